@@ -93,15 +93,21 @@ Result<std::vector<float>> Audit::next_model(const json::value& round, std::span
                                               text_member(entry, "name"))};
   }
   // The greatest term is that of a value at its bound, or of a probe, which is 1.
-  scale_bits_ =
+  const int scale =
       kernels::reference::scale_bits(static_cast<int>(plan_.fraction_bits), std::max(plan_.value_abs_max, 1.0),
                                      count_member(round, "participants") * weight_max_);
+  const bool is_first = number == 1 || plan_.mode != "async";  // windows keep a scale as long as it has room
+  scale_bits_ = is_first ? scale : std::min(scale, scale_bits_);
   sum_.assign(base.size(), 0);
   std::uint64_t total_weight = 0;
   Base kept;
   for (SiteState& state : sites_) {
     state.residual.resize(base.size());
     if (const json::value* entry = entry_of(contributors, state.site.node)) {
+      if (plan_.mode == "async") {  // what it makes of this model it may bring later
+        if (!kept) kept = std::make_shared<const std::vector<float>>(trained.begin(), trained.end());
+        state.missed.push_back({number, kept});
+      }
       FLUVIAL_TRY(count(state, *entry, number, trained));
       total_weight += bench_weight(state.site.index);
     } else if (const json::value* refusal = entry_of(refused, state.site.node);
@@ -150,11 +156,21 @@ std::vector<float> Audit::residual_of(const SiteState& state, std::uint64_t hist
 std::vector<Audit::Missed> Audit::really_missed(const SiteState& state, std::uint64_t next) const {
   std::vector<Missed> missed;
   for (Missed one : state.missed) {
-    const Made made = known_ ? known_(state.site.index, one.round, next) : Made::kPerhaps;
+    const Made unless_known = plan_.mode == "async" ? Made::kNo : Made::kPerhaps;  // it skips most windows
+    const Made made = known_ ? known_(state.site.index, one.round, next) : unless_known;
     one.certain = made == Made::kYes;
     if (made != Made::kNo) missed.push_back(std::move(one));
   }
   return missed;
+}
+
+// With windows: of what the site may have made while this one waited.
+std::vector<Audit::Missed> Audit::missed_after(const SiteState& state, std::uint64_t round) const {
+  std::vector<Missed> later;
+  if (plan_.mode != "async") return later;
+  std::ranges::copy_if(state.missed, std::back_inserter(later),
+                       [round](const Missed& one) { return one.round > round; });
+  return later;
 }
 
 std::size_t Audit::uncertain(const SiteState& state) {
@@ -186,29 +202,35 @@ double Audit::parts(std::uint64_t staleness) const {
   return std::max(1.0, std::nearbyint(whole));
 }
 
-// The update that the site made for the round `own`, which it missed: nothing was made after it.
-Result<Audit::Base> Audit::base_of_own(SiteState& state, std::uint64_t own) const {
+// The update that the site made for the round `own`, which it missed. What it made after it, with windows while this
+// one waited, is still to come.
+Result<Audit::Base> Audit::base_of_own(const SiteState& state, std::uint64_t own) const {
   const auto at = std::ranges::find(state.missed, own, &Missed::round);
   if (at == state.missed.end()) {
     return Error{Code::kDataLoss, fmt::format("site {} is counted with an update of round {}, which it did not miss",
                                               state.site.index, own)};
   }
-  Base base = at->base;
-  state.missed.erase(at, state.missed.end());
-  return base;
+  return at->base;
 }
 
 Status Audit::count(SiteState& state, const json::value& entry, std::uint64_t round, std::span<const float> base) {
   const std::uint64_t staleness = count_member(entry, "staleness");
+  const std::uint64_t said = count_member(entry, "own_round");  // by a coordinator of this version
+  const std::uint64_t made_for = said == 0 ? round - std::min(round, staleness) : said;
   Base own;  // of an update of an earlier round
-  if (staleness > 0) {
-    if (plan_.late != "next" || staleness > plan_.staleness_max || staleness >= round) {
-      return Error{Code::kDataLoss, fmt::format("round {}: an update of {} rounds before", round, staleness)};
+  if (made_for != round) {
+    const std::uint64_t oldest = plan_.late == "next" ? plan_.staleness_max : 0;
+    if (made_for > round || round - made_for > oldest || staleness > round - made_for) {
+      return Error{Code::kDataLoss,
+                   fmt::format("round {}: an update of round {}, {} models old", round, made_for, staleness)};
     }
-    round -= staleness;
-    FLUVIAL_ASSIGN(own, base_of_own(state, round));
+    FLUVIAL_ASSIGN(own, base_of_own(state, made_for));
     base = *own;
+    round = made_for;
   }
+  const std::vector<Missed> later = missed_after(state, round);
+  const bool may_be_later = plan_.mode == "async" || own != nullptr;
+  std::erase_if(state.missed, [&](const Missed& one) { return may_be_later && one.round >= round; });
   state.missed = really_missed(state, round);
   if (uncertain(state) > kUncertainMax) {
     return Error{Code::kFailedPrecondition, fmt::format("round {}: site {} trained for {} rounds without being counted",
@@ -226,7 +248,7 @@ Status Audit::count(SiteState& state, const json::value& entry, std::uint64_t ro
     if (!encoded.is(journalled)) continue;
     FLUVIAL_TRY(add_decoded(encoded.decoded, bench_weight(state.site.index), parts(staleness)));
     for (std::size_t i = 0; i < p.size(); ++i) state.residual[i] = p[i] - static_cast<float>(encoded.decoded[i]);
-    state.missed.clear();
+    state.missed = later;
     return {};
   }
   return Error{Code::kDataLoss, fmt::format("round {}: what site {} sent is not what its update and its residual give, "
@@ -290,7 +312,7 @@ Status Audit::add_decoded(std::span<const double> decoded, std::uint64_t weight,
   return {};
 }
 
-float Audit::step(std::size_t i, float model, float mean, double lr) {
+float Audit::step(std::uint64_t round, std::size_t i, float model, float mean, double lr) {
   const round::ServerOptimizer& o = plan_.optimizer;
   const auto to_model = [&](double direction) {
     return static_cast<float>(static_cast<double>(model) - lr * direction);
@@ -302,6 +324,17 @@ float Audit::step(std::size_t i, float model, float mean, double lr) {
     case round::Optimizer::kNesterov:
       moment_[i] = static_cast<float>(o.momentum * static_cast<double>(moment_[i]) + static_cast<double>(mean));
       return to_model(static_cast<double>(mean) + o.momentum * static_cast<double>(moment_[i]));
+    case round::Optimizer::kDelayedNesterov: {
+      const auto n = static_cast<double>(o.every);
+      const bool nth = round % o.every == 0;
+      variance_[i] += mean;
+      if (nth) {
+        const double taken = 1 / n * static_cast<double>(std::exchange(variance_[i], 0.0F));
+        moment_[i] = static_cast<float>(o.momentum * static_cast<double>(moment_[i]) + taken);
+      }
+      const double ahead = (nth ? 1 - o.c * n + o.c : o.c) * o.momentum;
+      return to_model(1 / n * static_cast<double>(mean) + ahead * static_cast<double>(moment_[i]));
+    }
     case round::Optimizer::kFedAdagrad:
     case round::Optimizer::kFedAdam:
     case round::Optimizer::kFedYogi: {
@@ -333,11 +366,12 @@ Result<std::vector<float>> Audit::stepped(const json::value& round, std::span<co
   if (static_cast<double>(least_variance) < plan_.optimizer.tau * plan_.optimizer.tau) {
     least_variance = std::nextafter(least_variance, 1.0F);
   }
-  variance_.resize(base.size(), least_variance);
+  const bool sums = plan_.optimizer.kind == round::Optimizer::kDelayedNesterov;
+  variance_.resize(base.size(), sums ? 0.0F : least_variance);
   std::vector<float> model(base.size());
   for (std::size_t i = 0; i < base.size(); ++i) {
     const auto mean = static_cast<float>(static_cast<double>(sum_[i]) / divisor / weight);
-    model[i] = step(i, base[i], mean, lr);
+    model[i] = step(number, i, base[i], mean, lr);
   }
   const std::string journalled = text_member(round, "sum_sha256");
   if (!journalled.empty() && journalled != sum_sha256(sum_)) {

@@ -88,12 +88,13 @@ class Audit {
   Status count(SiteState& state, const json::value& entry, std::uint64_t round, std::span<const float> base);
   std::vector<float> residual_of(const SiteState& state, std::uint64_t history) const;
   std::vector<Missed> really_missed(const SiteState& state, std::uint64_t next) const;  // but those without an update
+  std::vector<Missed> missed_after(const SiteState& state, std::uint64_t round) const;
   static std::size_t uncertain(const SiteState& state);
   double parts(std::uint64_t staleness) const;
-  Result<Base> base_of_own(SiteState& state, std::uint64_t own) const;
+  Result<Base> base_of_own(const SiteState& state, std::uint64_t own) const;
   Status add_decoded(std::span<const double> decoded, std::uint64_t weight, double of_512);
   // The server's step for one coordinate, from the formulas of kernels/vector.h and kernels/optimizer.h.
-  float step(std::size_t i, float model, float mean, double lr);
+  float step(std::uint64_t round, std::size_t i, float model, float mean, double lr);
   Result<std::vector<float>> stepped(const json::value& round, std::span<const float> base, std::uint64_t total_weight);
 
   round::Plan plan_;
@@ -102,8 +103,8 @@ class Audit {
   std::uint64_t weight_max_;
   std::size_t integer_count_;
   Known known_;
-  std::vector<float> moment_;  // the optimizer's, from the first round on
-  std::vector<float> variance_;
+  std::vector<float> moment_;    // the optimizer's, from the first round on
+  std::vector<float> variance_;  // or delayed_nesterov's buffer
   int scale_bits_ = 0;
   std::unique_ptr<kernels::Codec> codec_;
   std::vector<SiteState> sites_;

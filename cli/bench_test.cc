@@ -8,6 +8,7 @@
 #include "cli/bench_update.h"
 #include "core/aggregate/accumulator.h"
 #include "core/aggregate/scale.h"
+#include "core/aggregate/server_optimizer.h"
 #include "core/digest/submission_digest.h"
 #include "core/round/probe.h"
 #include "kernels/stream_key.h"
@@ -28,6 +29,7 @@ class Federation {
         codec_(kernels::make_codec(kernels::parse_codec(plan.codec).value()).value()) {
     scale_ = aggregate::scale_for(plan, sites_.size() * kBenchWeightMax).value();
     residuals_.assign(sites_.size(), std::vector<float>(kParams));
+    state_ = aggregate::initial_state(plan.optimizer, kParams);
   }
 
   // `late` is not in; `made`: it has trained, and its update is in its residual.
@@ -70,7 +72,11 @@ class Federation {
     next = base;
     std::vector<float> mean(kParams);
     kernels::mean_of_sums(sum.sum(), scale_, weights, mean);
-    kernels::apply_sgd(plan_.optimizer.lr, mean, next);
+    const aggregate::ServerStep step(plan_.optimizer, schema.layout, {}, number, weights);
+    for (std::size_t chunk = 0; chunk < schema.layout.chunk_count(); ++chunk) {
+      const auto values = schema.layout.of(std::span<const float>(mean), chunk);
+      EXPECT_TRUE(step.apply(chunk, values, state_, schema.layout.of(std::span(next), chunk)).ok());
+    }
     return {{"round", number},
             {"participants", sites_.size()},
             {"contributors", contributors},
@@ -86,6 +92,7 @@ class Federation {
   std::vector<AuditSite> sites_;
   std::unique_ptr<kernels::Codec> codec_;
   int scale_ = 0;
+  std::vector<float> state_;  // the optimizer's
   std::vector<std::vector<float>> residuals_;
 };
 
@@ -212,6 +219,24 @@ TEST_P(AuditTest, AForgottenContributionIsFound) {
   json::object committed = federation.round(1, base_, next, sites_.size());
   committed["contributors"].as_array().pop_back();
   EXPECT_FALSE(audit.check_round(committed, base_, next).ok());
+}
+
+TEST_P(AuditTest, AgreesWithTheServersStepOfEachOptimizerWithoutLayers) {
+  for (const char* optimizer : {"fedavg:lr=0.3", "fedavgm", "nesterov:warmup=3", "delayed_nesterov:every=3,c=0.2",
+                                "delayed_nesterov", "fedadagrad", "fedadam", "fedyogi:tau=0.01"}) {
+    SCOPED_TRACE(optimizer);
+    plan_.optimizer = round::parse_server_optimizer(optimizer).value();
+    Federation federation(plan_, sites_);
+    Audit audit(plan_, kSeed, 1, sites_, kBenchWeightMax);
+    std::vector<float> base = base_;
+    for (std::uint64_t round = 1; round <= 9; ++round) {
+      std::vector<float> next;
+      const json::object committed = federation.round(round, base, next, sites_.size());
+      const Status status = audit.check_round(committed, base, next);
+      ASSERT_TRUE(status.ok()) << status.error().message;
+      base = next;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Codecs, AuditTest, ::testing::Values("fp32", "bf16", "int8", "topk:ratio=0.05"));

@@ -33,6 +33,7 @@ struct Options {
   std::uint64_t seed = 1;
   bool sum_digest = false;
   bool late_is_next = false;
+  std::uint64_t async_goal = 0;
   bool no_bound = false;
   std::string json;
   std::string work_dir;
@@ -57,6 +58,11 @@ round::Plan plan_of(const Options& options) {
   plan.down = options.down;
   if (options.late_is_next) plan.late = "next";
   plan.participants_min = plan.quorum = options.shape.sites;
+  if (options.async_goal > 0) {
+    round::set_mode("async", &plan);
+    plan.async_goal = options.async_goal;
+    plan.quorum = 1;
+  }
   plan.adaptive_deadlines = false;  // every update is measured
   plan.soft_deadline = std::chrono::minutes(5);
   plan.hard_deadline = std::chrono::minutes(10);
@@ -219,6 +225,7 @@ json::object to_json(const Options& options, const Outcome& outcome) {
           {"codec", options.codec},
           {"down", options.down},
           {"late_is_next", options.late_is_next},
+          {"async_goal", options.async_goal},
           {"rounds", options.rounds},
           {"seed", options.seed},
           {"round_seconds", std::move(seconds)},
@@ -332,6 +339,8 @@ void add_bench_tree_command(CLI::App& bench, Commands& commands) {
   number("--seed", options->seed, "of model and updates", 0, 1'000'000'000);
   tree->add_flag("--late-is-next", options->late_is_next,
                  "with the plan's `late = \"next\"`: the same sums, nobody is late");
+  number("--async-goal", options->async_goal, "with `mode = \"async\"`, windows of so many contributions; 0: rounds", 0,
+         1'000);
   tree->add_flag("--sum-digest", options->sum_digest, "also compare the journal's digest of each integer sum");
   tree->add_flag("--no-bound", options->no_bound, "leave out the processor bound, whose probes take some seconds");
   tree->add_option("--json", options->json, "write the figures to this file")->type_name("FILE");
@@ -345,8 +354,9 @@ void add_bench_tree_command(CLI::App& bench, Commands& commands) {
 }
 
 void add_bench_commands(CLI::App& app, Commands& commands) {
-  CLI::App* bench = app.add_subcommand("bench", "measurements with the real processes");
+  CLI::App* bench = app.add_subcommand("bench", "measurements: real processes, what bounds them, real training");
   add_bench_tree_command(*bench, commands);
+  add_bench_asynchrony_command(*bench, commands);
   add_bench_bound_command(*bench, commands);
   add_bench_worker_command(app, commands);
 }

@@ -92,6 +92,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{{"demo", "--model", "resnet"}, {"--model", "resnet", "expected cnn or mlp or softmax"}},
         Wrong{{"demo", "--codec", "gzip"}, {"--codec", "gzip"}},
         Wrong{{"bench", "tree", "--codec", "int8:block=7"}, {"--codec", "block"}},
+        Wrong{{"bench", "asynchrony", "--plan", "async.goall = 2"}, {"--plan", "async.goall", "did you mean"}},
         Wrong{{"demo", "--work-dir", "/proc"}, {"--work-dir", "/proc", "empty"}},
         Wrong{{"token", "create"}, {"--name", "required"}},
         Wrong{{"token", "create", "--name", "Hospital A"}, {"--name", "\"Hospital A\"", "lower-case"}},

@@ -75,6 +75,11 @@ class CpuVectorOps final : public DeviceVectorOps {
     apply_nesterov(lr, momentum, host(mean), host(moment), host(model));
     return {};
   }
+  Status delayed_nesterov(const DelayedNesterovOptions& options, DeviceSpan<const float> mean, DeviceSpan<float> moment,
+                          DeviceSpan<float> buffer, DeviceSpan<float> model, Stream&) override {
+    apply_delayed_nesterov(options, host(mean), host(moment), host(buffer), host(model));
+    return {};
+  }
   Status fold(DeviceSpan<const float> update, DeviceSpan<const float> residual, DeviceSpan<float> out,
               Stream&) override {
     cpu::loops().fold(update.data(), residual.data(), out.size(), out.data());

@@ -128,6 +128,14 @@ Status device_apply_nesterov(double lr, double momentum, DeviceSpan<const float>
   return model.empty() ? Status() : ops_of(stream).nesterov(lr, momentum, mean, moment, model, stream);
 }
 
+Status device_apply_delayed_nesterov(const DelayedNesterovOptions& options, DeviceSpan<const float> mean,
+                                     DeviceSpan<float> moment, DeviceSpan<float> buffer, DeviceSpan<float> model,
+                                     Stream& stream) {
+  check_equal(mean.size(), moment.size(), buffer.size(), model.size());
+  if (model.empty()) return {};
+  return ops_of(stream).delayed_nesterov(options, mean, moment, buffer, model, stream);
+}
+
 Status device_fold(DeviceSpan<const float> update, DeviceSpan<const float> residual, DeviceSpan<float> out,
                    Stream& stream) {
   check_equal(update.size(), out.size());

@@ -52,12 +52,15 @@ Status device_pseudo_gradient(DeviceSpan<const float> base, DeviceSpan<const flo
 Status device_apply_sgd(double lr, DeviceSpan<const float> mean, DeviceSpan<float> model, Stream& stream);
 Status device_apply_momentum(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
                              DeviceSpan<float> model, Stream& stream);
-// apply_adaptive and apply_nesterov of optimizer.h.
+// apply_adaptive, apply_nesterov and apply_delayed_nesterov of optimizer.h.
 Status device_apply_adaptive(AdaptiveRule rule, const AdaptiveOptions& options, DeviceSpan<const float> mean,
                              DeviceSpan<float> moment, DeviceSpan<float> variance, DeviceSpan<float> model,
                              Stream& stream);
 Status device_apply_nesterov(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
                              DeviceSpan<float> model, Stream& stream);
+Status device_apply_delayed_nesterov(const DelayedNesterovOptions& options, DeviceSpan<const float> mean,
+                                     DeviceSpan<float> moment, DeviceSpan<float> buffer, DeviceSpan<float> model,
+                                     Stream& stream);
 
 // fold of codec.h: out = (update + residual) + 0. `residual` may be empty; `out` may be either.
 Status device_fold(DeviceSpan<const float> update, DeviceSpan<const float> residual, DeviceSpan<float> out,
@@ -115,6 +118,9 @@ class DeviceVectorOps {
                           Stream& stream) = 0;
   virtual Status nesterov(double lr, double momentum, DeviceSpan<const float> mean, DeviceSpan<float> moment,
                           DeviceSpan<float> model, Stream& stream) = 0;
+  virtual Status delayed_nesterov(const DelayedNesterovOptions& options, DeviceSpan<const float> mean,
+                                  DeviceSpan<float> moment, DeviceSpan<float> buffer, DeviceSpan<float> model,
+                                  Stream& stream) = 0;
   virtual Status fold(DeviceSpan<const float> update, DeviceSpan<const float> residual, DeviceSpan<float> out,
                       Stream& stream) = 0;
   virtual Status add_squares(DeviceSpan<const float> values, DeviceSpan<double> lanes, DeviceSpan<std::byte> workspace,

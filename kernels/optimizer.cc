@@ -49,6 +49,29 @@ void apply_nesterov(double lr, double momentum, std::span<const float> mean, std
   cpu::optimizer_loops(target).nesterov(lr, momentum, mean.data(), mean.size(), moment.data(), model.data());
 }
 
+bool is_nth(const DelayedNesterovOptions& options) {
+  FLUVIAL_CHECK(options.step >= 1 && options.every >= 1, "steps are counted from 1");
+  return options.step % options.every == 0;
+}
+
+ops::DelayedNesterovFactors delayed_nesterov_factors(const DelayedNesterovOptions& options) {
+  const auto every = static_cast<double>(options.every);
+  const double part = is_nth(options) ? 1.0 - options.c * every + options.c : options.c;
+  return {.lr = options.lr, .momentum = options.momentum, .share = 1.0 / every, .ahead = part * options.momentum};
+}
+
+void apply_delayed_nesterov(const DelayedNesterovOptions& options, std::span<const float> mean, std::span<float> moment,
+                            std::span<float> buffer, std::span<float> model, cpu::Target target) {
+  check_lengths(mean.size(), {moment.size(), buffer.size(), model.size()});
+  const ops::DelayedNesterovFactors factors = delayed_nesterov_factors(options);
+  const cpu::OptimizerLoops& loops = cpu::optimizer_loops(target);
+  if (is_nth(options)) {
+    loops.delayed_nesterov_nth(factors, mean.data(), mean.size(), moment.data(), buffer.data(), model.data());
+  } else {
+    loops.delayed_nesterov(factors, mean.data(), mean.size(), moment.data(), buffer.data(), model.data());
+  }
+}
+
 void add_squares(std::span<const float> values, SquareLanes& lanes, cpu::Target target) {
   cpu::loops(target).screen(values.data(), values.size(), lanes.data());
 }

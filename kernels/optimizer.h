@@ -46,6 +46,27 @@ void apply_adaptive(AdaptiveRule rule, const AdaptiveOptions& options, std::span
 void apply_nesterov(double lr, double momentum, std::span<const float> mean, std::span<float> moment,
                     std::span<float> model, cpu::Target target = cpu::best_target());
 
+// Delayed Nesterov momentum (Liu et al. 2024, "Asynchronous Local-SGD Training for Language Modeling", Delayed Nesterov
+// Update), with N = every, for steps of few contributions each:
+//   B = B + D
+//   every N-th step:  m = mu * m + B / N;  model = model - lr * (D / N + (1 - c N + c) * mu * m);  B = 0
+//   the others:       model = model - lr * (D / N + c * mu * m)
+// B is a sum in fp32; else the operations in fp64, each vector rounded to fp32 once. Divisions are products with 1 / N,
+// and what stands before m is a factor, both rounded once. With N = 1 and c = 0 it is apply_nesterov(), bit for bit
+// but for the signs of zeros.
+struct DelayedNesterovOptions {
+  double lr = 0.7;
+  double momentum = 0.9;
+  std::uint64_t every = 4;  // N, at least 1
+  double c = 0;             // 0 to 1 / N: how much of the momentum the steps between take
+  std::uint64_t step = 1;   // counted from 1; an N-th one where N divides it
+};
+// What the arithmetic takes of these. Internal.
+bool is_nth(const DelayedNesterovOptions& options);
+ops::DelayedNesterovFactors delayed_nesterov_factors(const DelayedNesterovOptions& options);
+void apply_delayed_nesterov(const DelayedNesterovOptions& options, std::span<const float> mean, std::span<float> moment,
+                            std::span<float> buffer, std::span<float> model, cpu::Target target = cpu::best_target());
+
 // Squares of a tensor's values, added up chunk by chunk: fp64, lane i of 16 takes the squares at i, i + 16, ... of each
 // chunk, in order; sum_of() adds lanes i and i + 8, then i and i + 4, ... So a norm's bits depend on the cuts as well:
 // cut as the plan says, and add chunks up in their order.

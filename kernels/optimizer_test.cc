@@ -74,6 +74,54 @@ TEST(Optimizers, AdaptiveRulesAreWhatTheHeaderSaysOnEveryTarget) {
   }
 }
 
+// The buffer is in the variance's place.
+TEST(Optimizers, DelayedNesterovIsWhatTheHeaderSaysOnEveryTarget) {
+  const auto wide = [](float value) { return static_cast<double>(value); };
+  for (const std::size_t size : {0U, 1U, 15U, 16U, 1'003U}) {
+    const Vectors first = some_vectors(size, 60 + size);
+    DelayedNesterovOptions o{.lr = 0.7, .momentum = 0.9, .every = 3, .c = 0.2};
+    const double third = 1.0 / 3.0;
+    const double between = 0.2 * 0.9;
+    const double nth = (1.0 - 0.2 * 3.0 + 0.2) * 0.9;
+    Vectors expected = first;
+    std::vector<Vectors> got(cpu::supported_targets().size(), first);
+    for (o.step = 1; o.step <= 7; ++o.step) {
+      for (std::size_t i = 0; i < size; ++i) {
+        const float d = expected.mean[i];
+        float& m = expected.moment[i];
+        float& b = expected.variance[i];
+        b = b + d;
+        if (o.step == 3 || o.step == 6) m = static_cast<float>(0.9 * wide(m) + third * wide(b));
+        if (o.step == 3 || o.step == 6) b = 0;
+        const double look = (o.step == 3 || o.step == 6 ? nth : between) * wide(m);
+        const double move = third * wide(d) + look;
+        expected.model[i] = static_cast<float>(wide(expected.model[i]) - 0.7 * move);
+      }
+      for (std::size_t t = 0; t < got.size(); ++t) {
+        const cpu::Target target = cpu::supported_targets()[t];
+        apply_delayed_nesterov(o, got[t].mean, got[t].moment, got[t].variance, got[t].model, target);
+        ASSERT_EQ(bits_of(got[t]), bits_of(expected)) << cpu::target_name(target) << ", " << size << ", " << o.step;
+      }
+    }
+  }
+}
+
+TEST(Optimizers, DelayedByOneIsNesterovBitForBit) {
+  Vectors plain = some_vectors(4'099, 70);
+  plain.variance.assign(plain.mean.size(), 0.0F);
+  Vectors delayed = plain;
+  for (std::uint64_t step = 1; step <= 9; ++step) {
+    plain.mean = delayed.mean = test_values::adversarial(4'099, 70 + step, 1e6F);
+    apply_nesterov(0.7, 0.9, plain.mean, plain.moment, plain.model);
+    apply_delayed_nesterov({.lr = 0.7, .momentum = 0.9, .every = 1, .step = step}, delayed.mean, delayed.moment,
+                           delayed.variance, delayed.model);
+    for (Vectors* v : {&plain, &delayed}) {
+      for (float& m : v->moment) m += 0.0F;  // -0 becomes +0
+    }
+    ASSERT_EQ(bits_of(delayed), bits_of(plain)) << step;
+  }
+}
+
 TEST(Optimizers, TheOthersAgreeBitForBitOnEveryTarget) {
   const LambOptions lamb{.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-6, .weight_decay = 0.01, .step = 3};
   for (const std::size_t size : {0U, 1U, 15U, 16U, 255U, 257U, 4'099U}) {

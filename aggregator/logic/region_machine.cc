@@ -16,18 +16,24 @@ Effects RegionMachine::opened(Opening opening, TimePoint now) {
   // At another scale nothing held here merges with the parent's sum: it is asked for again, as in another round.
   const bool same_round = open_ && open_->run == opening.run && open_->round == opening.round &&
                           open_->scale_bits == opening.scale_bits && open_->subject == opening.subject;
-  if (!same_round) {
+  if (!same_round && goes_over(opening)) {
+    is_lost = opening.epoch != open_->epoch || !opening.same_session || send_again_ || turned_away_;
+    if (sent_ && opening.epoch != open_->epoch) sent_->sequence = ++sequence_;
+    go_over(opening, out);
+  } else if (!same_round) {
     out = closed();
     gather_ = round::Gather(opening.participants);
     out.push_back(ResetSum{opening.scale_bits});
   } else {
     if (opening.attempt != open_->attempt) {
       gather_.next_attempt();
-      drop_reports(out);
+      drop_reports(out, [](Code code) { return code != Code::kConflict; });
     }
-    const bool same_terms = opening.attempt == open_->attempt && opening.epoch == open_->epoch;
+    // In a window an attempt asks again whom it has not heard; what is on its way is not begun anew.
+    const bool same_attempt = opening.attempt == open_->attempt || has_windows();
+    const bool same_terms = same_attempt && opening.epoch == open_->epoch;
     if (sent_ && !same_terms) sent_->sequence = ++sequence_;  // an earlier answer is not for this partial
-    is_lost = !same_terms || !opening.same_session;
+    is_lost = !same_terms || !opening.same_session || (has_windows() && (send_again_ || turned_away_));
     void_.merge(gather_.update(opening.participants, opening.gone));
   }
   open_ = std::move(opening);
@@ -47,8 +53,8 @@ Effects RegionMachine::opened(Opening opening, TimePoint now) {
 // The next attempt asks refused sites again and waits for missing ones, so reports of the last attempt must not count
 // in this one. Queued partials without contributors are dropped, too: their senders report again. That a site
 // contradicts itself stays true.
-void RegionMachine::drop_reports(Effects& out) {
-  const auto is_over = [](const round::Refusal& refusal) { return refusal.error.code != Code::kConflict; };
+void RegionMachine::drop_reports(Effects& out, bool (*is_dropped)(Code)) {
+  const auto is_over = [&](const round::Refusal& refusal) { return is_dropped(refusal.error.code); };
   if (sent_ && sent_->contributors.empty()) recall();
   if (sent_) std::erase_if(sent_->refusals, is_over);
   std::erase_if(unreported_, is_over);
@@ -182,8 +188,10 @@ Status RegionMachine::admit(SiteId site, Epoch lease, std::uint64_t weight) cons
   return gather_.admit(site, lease, weight);
 }
 
-Status RegionMachine::admit(AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const {
-  if (!open_ || attempt != open_->attempt || epoch != open_->epoch) {
+Status RegionMachine::admit(RoundId round, AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const {
+  const bool is_earlier = open_ && round < open_->round && takes(open_->run, round);
+  if (is_earlier) FLUVIAL_TRY(check_goes_over({partial, {}, {}}));
+  if (!open_ || (attempt != open_->attempt && !has_windows()) || epoch != open_->epoch) {
     return Error{Code::kStale, "attempt " + std::to_string(attempt.value()) + " of epoch " +
                                    std::to_string(epoch.value()) + " is not the open one"};
   }
@@ -192,7 +200,8 @@ Status RegionMachine::admit(AttemptId attempt, Epoch epoch, const round::Contrib
 
 Effects RegionMachine::arrived(ArrivalId arrival, const round::Arrival& what, TimePoint now) {
   Effects out;
-  const Status admitted = open_ ? gather_.admit(what.contributors) : Error{Code::kStale, "the round is closed"};
+  Status admitted = open_ ? gather_.admit(what.contributors) : Error{Code::kStale, "the round is closed"};
+  if (admitted.ok()) admitted = check_goes_over(what);
   if (!admitted.ok()) {
     out.push_back(Drop{arrival, admitted.error()});
     return out;
@@ -278,15 +287,20 @@ Effects RegionMachine::tick(TimePoint now) {
 
 void RegionMachine::try_close(TimePoint now, Effects& out) {
   if (!open_ || sent_ || !void_.empty() || spoilt_ || !gather_.quiet()) return;
-  if (!gather_.settled() && now < open_->deadline) return;
-  if (gather_.held().empty() && unreported_.empty() && reported_) return;
+  const bool is_over = gather_.settled() || now >= open_->deadline;
+  if (!is_over && !(has_windows() && !gather_.held().empty())) return;
+  if (gather_.held().empty() && unreported_.empty() && (reported_ || has_windows())) return;
   sent_ = SendPartial{++sequence_, gather_.held(), std::exchange(unreported_, {}), {}};
+  sealed_in_ = open_->round;
   send(out);
+  reported_ = is_over;
 }
 
 void RegionMachine::send(Effects& out) {
   send_again_.reset();
-  sent_->missing = gather_.late();  // including sites that a child closed without
+  turned_away_ = false;
+  if (!has_windows()) sent_->missing = gather_.late();  // including sites that a child closed without
+  sent_round_ = open_->round;
   reported_ = true;
   out.push_back(*sent_);
 }
@@ -298,11 +312,16 @@ Effects RegionMachine::receipt(std::uint64_t sequence, const Status& status, con
   if (status.ok()) {
     accepted(out);
   } else if (!without.empty()) {
-    above_.insert(without.begin(), without.end());
+    // Of what was summed for a window before, they may be decided and not in: then they are wanted in this one.
+    const bool may_be_decided = has_windows() && sealed_in_ < open_->round;
+    if (!may_be_decided) above_.insert(without.begin(), without.end());
     void_.insert(without.begin(), without.end());
     recall();
   } else if (status.error().code == Code::kStale) {
-    return out;  // an Opening follows
+    if (!give_up_sent()) {
+      turned_away_ = true;
+      return out;  // an Opening follows
+    }
   } else if (status.error().code == Code::kResourceExhausted || status.error().code == Code::kUnavailable) {
     send_again_ = now + kSendAgainAfter;  // the parent has no room now, its disk failed, or it wants the whole partial
     out.push_back(SetTimer{*send_again_});

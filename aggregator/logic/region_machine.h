@@ -4,6 +4,9 @@
 // Each partial adds to the ones before it; their contributor sets are disjoint. While a partial is on its way the sum
 // must not change, so new arrivals stay staged. After a reconnect the node sends again what the parent does not hold.
 //
+// Windows (docs/design/windows.md) are rounds that go over into the next: what is staged, summed or on its way stays,
+// and is sent up as soon as nothing else of this node is on its way.
+//
 // Arrivals that are in the sum stay staged until the parent has accepted it. When a site must leave the sum (the parent
 // has it by another way, or its lease has changed), the sum is made again from the staged arrivals without that site.
 #pragma once
@@ -95,7 +98,12 @@ class RegionMachine {
   Effects closed();  // committed, or the run ended: nothing of this round is needed any more
 
   Status admit(SiteId site, Epoch lease, std::uint64_t weight) const;
-  Status admit(AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const;
+  // `round`: that the partial was made for; with windows perhaps one before the open one.
+  Status admit(RoundId round, AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const;
+  // Whether what is for this round may come in: it is open, or, with windows, one shortly before it was open.
+  bool takes(RunId run, RoundId round) const;
+  // Whether this opening is of the window after the open one, into which what is here goes over.
+  bool goes_over(const Opening& opening) const;
 
   bool is_open() const { return open_.has_value(); }
   const Opening& opening() const { return *open_; }
@@ -107,7 +115,11 @@ class RegionMachine {
     round::ContributorSet contributors;
     Stage stage = Stage::kQueued;
   };
-  void drop_reports(Effects& out);
+  bool has_windows() const { return open_ && round::rolls(open_->subject.late); }
+  void go_over(const Opening& opening, Effects& out);
+  bool give_up_sent();
+  Status check_goes_over(const round::Arrival& what) const;
+  void drop_reports(Effects& out, bool (*is_dropped)(Code));
   void reconcile(Effects& out);
   void accepted(Effects& out);
   void refuse_held(const Error& error, Effects& out);
@@ -130,7 +142,10 @@ class RegionMachine {
   bool spoilt_ = false;  // the sum cannot be used until it has been made again
   std::vector<round::Refusal> unreported_;
   std::optional<SendPartial> sent_;  // on its way: its contributors are what the gather holds
+  RoundId sent_round_;               // that it was sent in, the last time
+  RoundId sealed_in_;                // that its sum was closed in
   std::optional<TimePoint> send_again_;
+  bool turned_away_ = false;    // what is on its way came at a bad moment: it goes again with the next opening
   std::uint64_t sequence_ = 0;  // of the sum as last sealed; it stays when the sum is sent again after a reconnect
   bool reported_ = false;       // the parent has heard of this attempt
 };

@@ -420,8 +420,8 @@ TEST(RegionMachine, FencesAttemptsAndDropsWhatComesForAClosedRound) {
   RegionMachine machine;
   EXPECT_EQ(machine.admit(SiteId(1), Epoch(1), 1).error().code, Code::kStale);
   machine.opened(opening(2), at(0s));
-  EXPECT_EQ(machine.admit(AttemptId(1), Epoch(1), set_of({1})).error().code, Code::kStale);
-  EXPECT_TRUE(machine.admit(AttemptId(2), Epoch(1), set_of({1})).ok());
+  EXPECT_EQ(machine.admit(RoundId(1), AttemptId(1), Epoch(1), set_of({1})).error().code, Code::kStale);
+  EXPECT_TRUE(machine.admit(RoundId(1), AttemptId(2), Epoch(1), set_of({1})).ok());
   machine.closed();
   const auto dropped = all<Drop>(machine.arrived(ArrivalId(1), Arrival{set_of({1}), {}, {}}, at(1s)));
   ASSERT_EQ(dropped.size(), 1u);
@@ -440,11 +440,12 @@ TEST(RegionMachine, ASiteThatComesBackBelowIsAwaited) {
 
 TEST(RegionMachine, AdmitsAPartialOfTheOpenAttemptAndEpochAlone) {
   RegionMachine machine;
-  EXPECT_EQ(machine.admit(AttemptId(1), Epoch(1), set_of({1})).error().code, Code::kStale) << "nothing is open";
+  EXPECT_EQ(machine.admit(RoundId(1), AttemptId(1), Epoch(1), set_of({1})).error().code, Code::kStale)
+      << "nothing is open";
   machine.opened(opening(), at(0s));
-  EXPECT_TRUE(machine.admit(AttemptId(1), Epoch(1), set_of({1})).ok());
-  EXPECT_EQ(machine.admit(AttemptId(1), Epoch(2), set_of({1})).error().code, Code::kStale);
-  EXPECT_EQ(machine.admit(AttemptId(2), Epoch(1), set_of({1})).error().code, Code::kStale);
+  EXPECT_TRUE(machine.admit(RoundId(1), AttemptId(1), Epoch(1), set_of({1})).ok());
+  EXPECT_EQ(machine.admit(RoundId(1), AttemptId(1), Epoch(2), set_of({1})).error().code, Code::kStale);
+  EXPECT_EQ(machine.admit(RoundId(1), AttemptId(2), Epoch(1), set_of({1})).error().code, Code::kStale);
 }
 
 TEST(RegionMachine, ARefusalGoesUpWithThePartialThatReplacesTheRefusedOne) {

@@ -118,15 +118,9 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
   want_model(opening.base);
   opened_at_ = now();
   Subject subject{opening.plan, opening.base, opening.value_count, opening.integer_count, opening.late};
-  if (!is_current(opening.run, opening.round) || machine_.opening().subject != subject) {
-    side_.begin();
-    upload_.round_begins();
-    hub_.book().close();
-  }
+  const bool is_same = is_current(opening.run, opening.round) && machine_.opening().subject == subject;
   opening_ = std::make_shared<const wire::Opening>(std::move(opening));
-  upload_.round_said(opening_);
   over_.erase(opening_->run);
-  hub_.book().open(opening_->run, opening_->round);
   Opening step{opening_->run,
                opening_->round,
                opening_->attempt,
@@ -140,6 +134,19 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
   step.gone.insert(opening_->gone.begin(), opening_->gone.end());
   step.same_session = !std::exchange(parent_is_new_, false);
   step.subject = std::move(subject);
+  const bool goes_over = !is_same && machine_.goes_over(step);
+  model_.give_overtaken(round::rolls(opening_->late));
+  if (!is_same) {
+    side_.begin();
+    upload_.round_begins();
+    if (!goes_over) hub_.book().close();
+  }
+  upload_.round_said(opening_);
+  if (goes_over) {
+    hub_.book().go_over(opening_->run, opening_->round);
+  } else {
+    hub_.book().open(opening_->run, opening_->round);
+  }
   observer_.round_said(step);
   carry_out(machine_.opened(std::move(step), now()));
   return {};
@@ -150,7 +157,12 @@ Status RegionService::round_committed(const v1::RoundCommit& message) {
   FLUVIAL_TRY(orders_.committed(commit));
   if (opening_ && opening_->run == commit.run && opening_->round <= commit.round) {
     upload_.round_closed();
-    give_up_round();
+    // What is here goes over into the next window, unless nobody below has taken part for so long that it can enter
+    // none.
+    const std::optional<round::Lateness>& late = opening_->late;
+    const std::uint64_t entered = late ? std::max(late->drift_max, late->staleness_max) : 0;
+    const bool is_too_old = commit.round.value() - opening_->round.value() > entered;
+    if (commit.last || !round::rolls(late) || is_too_old) give_up_round();
   }
   reporter_.rounds_over(side_.spans().take_until(commit.run, commit.round, now()));
   history_.committed(commit.run, commit.round);
@@ -169,7 +181,7 @@ void RegionService::give_up_round() {
 }
 
 Status RegionService::receipt_came(const v1::Receipt& message) {
-  if (!is_current(RunId(message.run()), RoundId(message.round()))) return {};
+  if (!takes(RunId(message.run()), RoundId(message.round()))) return {};
   FLUVIAL_ASSIGN(const std::vector<SiteId> without, wire::from_proto(message.without()));
   const Status status = wire::status_from_proto(message.code(), message.message());
   upload_.answered(message.sequence(), status.ok());
@@ -184,7 +196,16 @@ Status RegionService::model_comes(const v1::ModelAhead& message) {
   return {};
 }
 
+// With windows one that is on its way comes to its end first: a line that takes longer for it than a window lasts would
+// else begin anew with each.
 void RegionService::want_model(const round::ModelRef& model) {
+  const std::optional<round::ModelRef> flowing = model_.receiver().flowing();
+  if (opening_ && round::rolls(opening_->late) && flowing && *flowing != model && flowing->run == model.run) {
+    next_model_ = model;
+    model_.expect(model);
+    return;
+  }
+  next_model_.reset();
   if (!model_.slot(model)) {
     side_.spans().begun(model.run, round::round_from(model), round::SpanKind::kFetch, now());
   }
@@ -196,7 +217,9 @@ void RegionService::base_is_here() {
   const round::ModelRef& model = model_.slot()->ref();
   side_.spans().ended(model.run, round::round_from(model), round::SpanKind::kFetch, now());
   reporter_.changed();
-  if (std::exchange(awaits_base_, false) && machine_.is_open()) send_openings();
+  const bool is_newer_wanted = next_model_ && *next_model_ != model;
+  if (is_newer_wanted) want_model(*std::exchange(next_model_, std::nullopt));
+  if ((std::exchange(awaits_base_, false) || is_newer_wanted) && machine_.is_open()) send_openings();
 }
 
 }  // namespace fluvial::aggregator

@@ -54,6 +54,7 @@ class IntoSlot final : public tree::ModelSink {
 ModelRelay::ModelRelay(tree::Runtime& runtime, net::TaskGroup& tasks, std::function<void(v1::Envelope)> post,
                        std::function<void()> complete)
     : strand_(runtime.strand),
+      clock_(runtime.clock),
       complete_(std::move(complete)),
       receiver_(runtime, tasks,
                 {std::move(post),
@@ -66,13 +67,21 @@ void ModelRelay::want(const round::ModelRef& ref) {
   receiver_.want(ref);
 }
 
+void ModelRelay::expect(const round::ModelRef& ref) {
+  if (next_ && next_->ref() == ref) return;
+  give_up_next();
+  next_ = std::make_shared<tree::ModelSlot>(strand_, ref);
+}
+
 bool ModelRelay::ahead(const round::ModelRef& unnamed) {
   if (!is_complete() || !round::follows(unnamed, slot_->ref())) return false;
   return receiver_.ahead(unnamed);
 }
 
 std::shared_ptr<tree::ModelSink> ModelRelay::begin(const round::ModelRef& ref, As as) {
-  auto slot = std::make_shared<tree::ModelSlot>(strand_, ref);
+  const bool is_expected = as == As::kWanted && next_ && next_->ref() == ref;
+  auto slot = is_expected ? std::exchange(next_, nullptr) : std::make_shared<tree::ModelSlot>(strand_, ref);
+  if (as == As::kWanted) give_up_next();
   // What came ahead was damaged, or is not what was signed: who was sent it gets this one in its place.
   const std::optional<round::ModelRef> ahead = ahead_  ? std::optional(ahead_->ref())
                                                : slot_ ? slot_->called_ahead()
@@ -94,14 +103,23 @@ std::shared_ptr<tree::ModelSink> ModelRelay::begin(const round::ModelRef& ref, A
 // Children that are being sent the one before hear of this one, and ask.
 void ModelRelay::promote(std::shared_ptr<tree::ModelSlot> slot) {
   ahead_.reset();
+  if (is_complete()) integers_ = {slot_->ref().run, slot_->schema(), slot_->integers()};
   base_ = have();
+  if (gives_overtaken_ && is_complete()) overtaken_.add(slot_, clock_.now());
   if (slot_) slot_->abandon();
   slot_ = std::move(slot);
 }
 
-std::shared_ptr<tree::ModelSlot> ModelRelay::slot(const round::ModelRef& ref) const {
+std::shared_ptr<tree::ModelSlot> ModelRelay::slot(const round::ModelRef& ref) {
   if (ahead_ && ahead_->is_called(ref)) return ahead_;
-  return slot_ && slot_->is_called(ref) ? slot_ : nullptr;
+  if (next_ && next_->is_called(ref)) return next_;
+  if (slot_ && slot_->is_called(ref)) return slot_;
+  return overtaken_.find(ref, clock_.now());
+}
+
+ModelRelay::Integers ModelRelay::integers_of(RunId run) const {
+  if (is_complete() && slot_->ref().run == run) return {run, slot_->schema(), slot_->integers()};
+  return integers_.run == run ? integers_ : Integers{run, {}, {}};
 }
 
 std::optional<tree::ModelReceiver::Held> ModelRelay::have() const {
@@ -114,6 +132,11 @@ void ModelRelay::give_up_ahead() {
   ahead_.reset();
 }
 
+void ModelRelay::give_up_next() {
+  if (next_) next_->abandon();
+  next_.reset();
+}
+
 void ModelRelay::forget_ahead(RunId run) {
   receiver_.forget_ahead(run);
   if (ahead_ && ahead_->ref().run == run) give_up_ahead();
@@ -122,14 +145,17 @@ void ModelRelay::forget_ahead(RunId run) {
 void ModelRelay::forget() {
   receiver_.forget();
   give_up_ahead();
+  give_up_next();
   if (slot_) slot_->abandon();
   slot_.reset();
   base_.reset();
+  overtaken_.clear();
 }
 
 void ModelRelay::stop() {
   receiver_.stop();
   give_up_ahead();
+  give_up_next();
   if (slot_) slot_->abandon();
 }
 

@@ -85,6 +85,56 @@ TEST_F(ModelRelayTest, ANewerOneTakesThePlaceOfTheOneBefore) {
   });
 }
 
+// With windows the next one is named while one is on its way. A child asks its parent once, so it must not ask in vain.
+TEST_F(ModelRelayTest, WhoAsksForTheNextOneWaitsForIt) {
+  want(1);
+  posted_.take();
+  const auto next = runtime_.on_strand([&] {
+    relay_.expect(ref(2));
+    return relay_.slot(ref(2));
+  });
+  ASSERT_TRUE(next);
+  EXPECT_TRUE(posted_.empty()) << "the present one comes to its end first";
+  give(1);
+  EXPECT_TRUE(complete_.take());
+  EXPECT_EQ(want(2), next);
+  give(2);
+  EXPECT_TRUE(complete_.take());
+  runtime_.on_strand([&] { EXPECT_TRUE(next->complete()); });
+}
+
+TEST_F(ModelRelayTest, ANextOneThatIsOvertakenKeepsNobodyWaiting) {
+  want(1);
+  const auto overtaken = runtime_.on_strand([&] {
+    relay_.expect(ref(2));
+    const auto slot = relay_.slot(ref(2));
+    relay_.expect(ref(3));
+    return slot;
+  });
+  runtime_.on_strand([&] {
+    EXPECT_TRUE(overtaken->abandoned());
+    EXPECT_EQ(relay_.slot(ref(2)), nullptr);
+    const auto next = relay_.slot(ref(3));
+    ASSERT_TRUE(next);
+    relay_.want(ref(4));
+    EXPECT_TRUE(next->abandoned());
+    EXPECT_EQ(relay_.slot(ref(3)), nullptr);
+  });
+}
+
+// What is checked against them comes from older models, too, while the newest is on its way.
+TEST_F(ModelRelayTest, TheLastWholeOnesIntegersStay) {
+  want(1);
+  runtime_.on_strand([&] { EXPECT_EQ(relay_.integers_of(RunId(1)).values, nullptr); });
+  give(1);
+  EXPECT_TRUE(complete_.take());
+  want(2);
+  runtime_.on_strand([&] {
+    EXPECT_NE(relay_.integers_of(RunId(1)).values, nullptr);
+    EXPECT_EQ(relay_.integers_of(RunId(2)).values, nullptr) << "another run's";
+  });
+}
+
 TEST_F(ModelRelayTest, OfADamagedOneNothingMoreIsPassedOnAndItIsAskedForAgain) {
   const auto damaged = want(1);
   posted_.take();

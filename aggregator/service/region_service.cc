@@ -178,13 +178,17 @@ bool RegionService::is_current(RunId run, RoundId round) const {
 
 // A site that is turned away for want of the base model is asked again when it is here (base_is_here).
 Result<transfer::Terms> RegionService::terms(bool brings_integers) {
+  // In a window sites train from older models, too, and the newest may be on its way nearly all the time.
   const std::shared_ptr<tree::ModelSlot> base = model_.slot();
-  transfer::Terms terms = transfer::make_terms(
-      opening_->plan, opening_->value_count, opening_->integer_count, opening_->base, opening_->scale_bits, codec_,
-      base ? base->schema() : nullptr, base ? base->integers() : nullptr, opening_->late);
-  if (const Status known = transfer::check_base(terms); brings_integers && !known.ok()) {
+  const ModelRelay::Integers known = round::rolls(opening_->late) ? model_.integers_of(opening_->run)
+                                     : base ? ModelRelay::Integers{opening_->run, base->schema(), base->integers()}
+                                            : ModelRelay::Integers{};
+  transfer::Terms terms =
+      transfer::make_terms(opening_->plan, opening_->value_count, opening_->integer_count, opening_->base,
+                           opening_->scale_bits, codec_, known.schema, known.values, opening_->late);
+  if (const Status is_here = transfer::check_base(terms); brings_integers && !is_here.ok()) {
     awaits_base_ = true;
-    return known.error();
+    return is_here.error();
   }
   return terms;
 }
@@ -194,7 +198,7 @@ Status RegionService::may_take(const transfer::UpdateHead& head) const {
 }
 
 Status RegionService::may_take(const transfer::PartialHead& head) const {
-  return machine_.admit(head.attempt, head.epoch, head.what.contributors);
+  return machine_.admit(head.round, head.attempt, head.epoch, head.what.contributors);
 }
 
 // A site that went away after its update was taken is below nobody just now.

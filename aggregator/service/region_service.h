@@ -67,6 +67,7 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
  private:
   tree::ParentSide& side() override { return side_; }
   bool is_current(RunId run, RoundId round) const override;
+  bool takes(RunId run, RoundId round) const override { return opening_ && machine_.takes(run, round); }
   const round::Gather& gather() const override { return machine_.gather(); }
   AttemptId open_attempt() const override;
   bool is_here(SiteId site) const override { return via(site) != NodeId(0); }
@@ -135,9 +136,10 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   std::shared_ptr<const wire::Opening> opening_;  // as the parent said it
   TimePoint opened_at_;
   std::shared_ptr<const kernels::Codec> codec_;
-  std::map<RunId, v1::RunState> over_;  // runs of which the children were told that they are
-  bool parent_is_new_ = true;           // no opening has come in this session to the parent yet
-  bool awaits_base_ = false;            // somebody was turned away because the base is not here yet
+  std::map<RunId, v1::RunState> over_;         // runs of which the children were told that they are
+  bool parent_is_new_ = true;                  // no opening has come in this session to the parent yet
+  std::optional<round::ModelRef> next_model_;  // when the one is here that is on its way
+  bool awaits_base_ = false;                   // somebody was turned away because the base is not here yet
   telemetry::Measuring measuring_;
   tree::Renewal* renewal_ = nullptr;  // null: the certificate is not renewed
   tree::Reporter reporter_;

@@ -19,6 +19,7 @@ RunMachine::RunMachine(RunStart start)
       reason_(std::move(start.reason)),
       earlier_(std::move(start.earlier)),
       marks_(std::move(start.marks)) {
+  attempt_.scale_bits = start.scale_bits;
   for (const SiteId site : start.late) missed_.emplace(site, last_committed_);
   if (start.open) {
     FLUVIAL_CHECK(start.open->round == last_committed_.next(), "the open attempt follows the last commit");
@@ -50,6 +51,7 @@ Effects RunMachine::move_leases(const LeaseOf& lease_of) {
 
 Effects RunMachine::sites_changed(std::map<SiteId, SiteInfo> connected, TimePoint now) {
   connected_ = std::move(connected);
+  note_leads();
   Effects out = move_leases([this](SiteId site) {
     const auto found = connected_.find(site);
     return found == connected_.end() ? Epoch(0) : found->second.lease;
@@ -96,6 +98,7 @@ Effects RunMachine::run_steps(TimePoint now) {
 void RunMachine::try_open(Effects& out) {
   if (pause_wanted_) {
     phase_ = Phase::kHalted;
+    drop_waiting("the run pauses", out);
     return become(RunStatus::kPaused, *std::exchange(pause_wanted_, std::nullopt), out);
   }
   if (round_begun_) return try_again(out);
@@ -111,14 +114,13 @@ void RunMachine::try_open(Effects& out) {
               " and a quorum of " + std::to_string(plan_.quorum) + " among those sampled";
     return;
   }
-  attempt_ = {run_, round, AttemptId(0), epoch_, {}, 0, model_};
+  const int scale_before = std::exchange(attempt_, {run_, round, AttemptId(0), epoch_, {}, 0, model_}).scale_bits;
   std::uint64_t weight_sum = 0;
-  for (const SiteId site : participants_of(chosen)) {
-    const SiteInfo& info = connected_.at(site);
-    attempt_.participants.push_back({site, info.lease, info.weight_max});
-    weight_sum += info.weight_max;
+  for (const round::Participant& one : participants_of(chosen)) {
+    attempt_.participants.push_back(one);
+    weight_sum += one.weight_max;
   }
-  const Result<int> scale = aggregate::scale_for(plan_, weight_sum);
+  const Result<int> scale = scale_for(weight_sum, scale_before);
   if (!scale.ok()) return halt(RunStatus::kPaused, std::string(kNoRoomPhrase) + scale.error().message, out);
   attempt_.scale_bits = *scale;
   round_begun_ = true;
@@ -189,7 +191,9 @@ void RunMachine::next_attempt(Effects& out, bool sum_anew) {
   }
   reason_.clear();
   phase_ = Phase::kRecording;
-  out.push_back(RecordAttempt{next_step(), attempt_, sum_anew});
+  const bool goes_over = std::exchange(goes_over_, false);
+  if (!goes_over) drop_waiting("the sum begins anew", out);
+  out.push_back(RecordAttempt{next_step(), attempt_, sum_anew, goes_over});
 }
 
 Effects RunMachine::attempt_recorded(Step step, TimePoint now) {
@@ -198,22 +202,33 @@ Effects RunMachine::attempt_recorded(Step step, TimePoint now) {
   opened_at_ = now;
   note_on_record();
   // Only a first attempt begins with the training; in later ones the history was wrong once already.
-  const bool first = attempt_.attempt == AttemptId(1);
+  const bool first = attempt_.attempt == AttemptId(1) && !round::is_async(plan_);
   soft_ = now + (first ? round::soft_deadline(plan_, attempt_.participants, pace_) : Duration(plan_.soft_deadline));
   hard_ = now + plan_.hard_deadline;
   Effects out{OpenRound{}, SetTimer{soft_}};
+  offer_waiting(out);
   for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));
   return out;
 }
 
 Status RunMachine::admit(SiteId site, Epoch lease, std::uint64_t weight) const {
-  if (phase_ != Phase::kOpen && phase_ != Phase::kRecording) return Error{Code::kStale, "no round is open"};
+  if (phase_ != Phase::kOpen && phase_ != Phase::kRecording && !is_closing()) {
+    return Error{Code::kStale, "no round is open"};
+  }
+  for (const auto& [arrival, what] : waiting_) {
+    if (what.contributors.contains(site)) return Error{Code::kAlreadyExists, "it is here for the next window"};
+  }
   return gather_.admit(site, lease, weight);
 }
 
-Status RunMachine::admit(AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const {
-  if (phase_ != Phase::kOpen) return Error{Code::kStale, "no round is open"};
-  if (attempt != attempt_.attempt || epoch != attempt_.epoch) {
+Status RunMachine::admit(RoundId round, AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const {
+  const bool goes_over = round < attempt_.round && takes(round);
+  if (phase_ != Phase::kOpen && !is_closing() && !(goes_over && phase_ == Phase::kRecording)) {
+    return Error{Code::kStale, "no round is open"};
+  }
+  if (goes_over) FLUVIAL_TRY(check_goes_over({partial, {}, {}}));
+  if (is_waiting(partial)) return Error{Code::kUnavailable, "a part of it is here for the next window"};
+  if ((attempt != attempt_.attempt && !round::is_async(plan_)) || epoch != attempt_.epoch) {
     return Error{Code::kStale, "attempt " + std::to_string(attempt.value()) + " of epoch " +
                                    std::to_string(epoch.value()) + ", expected " +
                                    std::to_string(attempt_.attempt.value()) + " of " +
@@ -224,15 +239,25 @@ Status RunMachine::admit(AttemptId attempt, Epoch epoch, const round::Contributo
 
 Effects RunMachine::arrived(ArrivalId arrival, const round::Arrival& what) {
   Effects out;
+  if (is_closing()) {
+    if (is_waiting(what.contributors)) {
+      out.push_back(Drop{arrival, {Code::kStale, "the same is here for the next window"}});
+    } else {
+      waiting_.emplace(arrival, what);
+    }
+    return out;
+  }
   if (phase_ != Phase::kOpen && phase_ != Phase::kRecording) {
     out.push_back(Drop{arrival, {Code::kStale, "the round is closed"}});
     return out;
   }
-  if (const Status admitted = gather_.admit(what.contributors); !admitted.ok()) {
+  Status admitted = gather_.admit(what.contributors);
+  if (admitted.ok()) admitted = check_goes_over(what);
+  if (!admitted.ok()) {
     out.push_back(Drop{arrival, admitted.error()});
     return out;
   }
-  for (const round::Refusal& refusal : what.refusals) gather_.refuse(refusal);
+  for (const round::Refusal& refusal : what.refusals) refuse(refusal);
   gather_.mark_missing(what.missing);
   gather_.begin_take(what.contributors);
   taking_.emplace(arrival, what.contributors);
@@ -271,7 +296,7 @@ void RunMachine::give_up_sum(TimePoint now, Effects& out) {
 }
 
 Effects RunMachine::refused(const round::Refusal& refusal, TimePoint now) {
-  gather_.refuse(refusal);
+  refuse(refusal);
   return run_steps(now);
 }
 
@@ -293,18 +318,19 @@ bool RunMachine::has_quorum() const {
          gather_.held().total_weight() >= plan_.weight_min;
 }
 
+// Whether somebody is in a window says nothing of its pace.
 void RunMachine::note_pace(TimePoint now) {
-  if (attempt_.attempt != AttemptId(1)) return;
+  if (attempt_.attempt != AttemptId(1) || round::is_async(plan_)) return;
   pace_.closed(attempt_.participants, gather_.held(), gather_.refusals(), now - opened_at_);
 }
 
 void RunMachine::try_close(TimePoint now, Effects& out) {
   if (!gather_.quiet()) return;  // taken() comes back here
-  if (has_quorum() && (gather_.settled() || now >= soft_)) {
+  if (has_quorum() && (gather_.settled() || now >= soft_ || has_goal())) {
     note_pace(now);
     phase_ = Phase::kFinalising;
-    commit_ = {run_, attempt_.round,     attempt_.attempt, gather_.held(), gather_.refusals(), gather_.late(),
-               {},   late_is_next(plan_)};
+    commit_ = {run_, attempt_.round, attempt_.attempt, gather_.held(), gather_.refusals(), {}, {}, late_is_next(plan_)};
+    if (!round::is_async(plan_)) commit_.late = gather_.late();  // nobody is late for a window
     out.push_back(Finalise{next_step(), commit_});
     return;
   }
@@ -314,7 +340,9 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
     return;
   }
   note_pace(now);
-  if (++expired_attempts_ >= plan_.attempts_max) return halt_without_quorum(out);
+  // A window waits for as long as its sites train, and asks again who may have lost what it sent.
+  if (!round::is_async(plan_) && ++expired_attempts_ >= plan_.attempts_max) return halt_without_quorum(out);
+  note_refused(gather_.refusals());
   try_again(out);
 }
 
@@ -347,6 +375,7 @@ Effects RunMachine::commit_recorded(Step step, TimePoint now) {
   model_ = commit_.model;
   last_committed_ = commit_.round;
   round_begun_ = false;
+  goes_over_ = round::is_async(plan_);
   gather_ = {};
   shut_out_.clear();
   phase_ = Phase::kIdle;
@@ -379,116 +408,6 @@ Effects RunMachine::step_failed(Step step, const Error& error) {
   if (status_step_ || !awaits(step)) return out;
   if (phase_ == Phase::kRecording) forget_unrecorded();
   halt(RunStatus::kPaused, error.message + "; nothing is lost: " + std::string(kMendPhrase), out);
-  return out;
-}
-
-// ---- the run's status ---------------------------------------------------------------------------------------------
-
-void RunMachine::halt(RunStatus status, std::string reason, Effects& out) {
-  halt(StatusStep{status, std::move(reason)}, out);
-}
-
-void RunMachine::halt(StatusStep step, Effects& out) {
-  phase_ = Phase::kHalted;
-  pause_wanted_.reset();
-  record_status(std::move(step), out);
-}
-
-void RunMachine::record_status(StatusStep step, Effects& out) {
-  status_step_ = std::move(step);
-  out.push_back(RecordStatus{next_step(), status_step_->status, status_step_->reason, status_step_->absent});
-}
-
-void RunMachine::explain(Step step, std::string reason) {
-  if (status_step_ && awaits(step)) status_step_->reason = std::move(reason);
-}
-
-void RunMachine::become(RunStatus status, std::string reason, Effects& out) {
-  status_ = status;
-  reason_ = std::move(reason);
-  out.push_back(TellStatus{status_, reason_});
-}
-
-Effects RunMachine::wish(RunStatus status, std::string reason, TimePoint now) {
-  wishes_.push_back({status, std::move(reason)});
-  return run_steps(now);
-}
-
-Effects RunMachine::pause(std::string reason, TimePoint now) {
-  return wish(RunStatus::kPaused, std::move(reason), now);
-}
-Effects RunMachine::stop(std::string reason, TimePoint now) {
-  return wish(RunStatus::kStopped, std::move(reason), now);
-}
-Effects RunMachine::resume(TimePoint now) { return wish(RunStatus::kRunning, "", now); }
-
-void RunMachine::consider_wish(Effects& out) {
-  const Wish& wish = wishes_.front();
-  const bool has_ended = is_over(status_);
-  const bool goes_on = status_ == RunStatus::kRunning && !pause_wanted_;
-  if (has_ended && wish.status != status_) {
-    out.push_back(Answer{Error{Code::kFailedPrecondition, "the run is " + std::string(run_status_name(status_)) +
-                                                              ": start a run that continues it"}});
-  } else if (has_ended || (goes_on && wish.status == RunStatus::kRunning)) {
-    out.push_back(Answer{});
-  } else {
-    const bool keeps_reason = phase_ == Phase::kHalted && wish.status == RunStatus::kPaused;
-    return record_status({wish.status, keeps_reason ? reason_ : wish.reason, true}, out);
-  }
-  wishes_.pop_front();
-}
-
-void RunMachine::obey(const StatusStep& step, Effects& out) {
-  const bool is_halted = phase_ == Phase::kHalted;
-  switch (step.status) {
-    case RunStatus::kStopped:
-      gather_ = {};
-      shut_out_.clear();
-      taking_.clear();
-      pause_wanted_.reset();
-      phase_ = Phase::kHalted;
-      return become(RunStatus::kStopped, step.reason, out);
-    case RunStatus::kPaused:
-      if (!is_halted) pause_wanted_ = step.reason;  // between rounds: at once
-      return;
-    case RunStatus::kRunning:
-      pause_wanted_.reset();
-      if (!is_halted) return;
-      expired_attempts_ = 0;
-      phase_ = Phase::kIdle;
-      return become(RunStatus::kRunning, "", out);
-    case RunStatus::kDone: FLUVIAL_CHECK(false, "nobody can wish that a run is done");
-  }
-}
-
-Effects RunMachine::status_recorded(Step step, TimePoint now) {
-  Effects out;
-  if (!status_step_ || !awaits(step)) return out;
-  const StatusStep done = *std::exchange(status_step_, std::nullopt);
-  if (done.by_person) {
-    obey(done, out);
-    wishes_.pop_front();
-    out.push_back(Answer{});
-  } else {
-    become(done.status, done.reason, out);
-  }
-  for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));
-  return out;
-}
-
-Effects RunMachine::status_failed(Step step, const Error& error, TimePoint now) {
-  Effects out;
-  if (!status_step_ || !awaits(step)) return out;
-  const StatusStep failed = *std::exchange(status_step_, std::nullopt);
-  if (failed.by_person) {
-    wishes_.pop_front();
-    out.push_back(Answer{error});
-  } else {
-    const bool was_last = failed.status == RunStatus::kDone;
-    const std::string why = "its end could not be recorded: " + error.message + "; " + std::string(kMendPhrase);
-    become(RunStatus::kPaused, was_last ? why : failed.reason, out);
-  }
-  for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));
   return out;
 }
 

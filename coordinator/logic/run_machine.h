@@ -43,7 +43,8 @@ struct Step {
 struct RecordAttempt {
   Step step;
   round::AttemptRecord record;
-  bool sum_anew;  // the sum starts at zero; otherwise it keeps what it holds
+  bool sum_anew;           // the sum starts at zero; otherwise it keeps what it holds
+  bool goes_over = false;  // what is staged stays: it came when the window before was being committed
 };
 struct OpenRound {};  // tell every child, and later each child that connects while the round is open
 struct TellMoved {    // the open round's sites with another way or lease: their old and their new parents are told
@@ -116,6 +117,7 @@ struct RunStart {
   std::vector<round::ModelRef> earlier = {};
   std::vector<SiteId> late = {};
   round::Marks marks = {};
+  int scale_bits = 0;  // of the last attempt on record; windows keep it
 };
 
 // Whether a refusal with this code is of an update that its site keeps, and that may enter a later round. Whoever
@@ -161,7 +163,10 @@ class RunMachine {
 
   // Would an arrival be taken? Asked before anything of it is staged.
   Status admit(SiteId site, Epoch lease, std::uint64_t weight) const;
-  Status admit(AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const;
+  // `round`: that the partial was made for; with windows perhaps one before the open one.
+  Status admit(RoundId round, AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const;
+  // Whether what is for this round may come in: it is open, or, with windows, one shortly before it was open.
+  bool takes(RoundId round) const;
 
   // What the round in progress, or the next one, says of updates that missed theirs; none: they are late.
   std::optional<round::Lateness> lateness() const { return round::lateness_of(plan_, earlier_); }
@@ -209,10 +214,23 @@ class RunMachine {
   void obey(const StatusStep& step, Effects& out);
   void become(RunStatus status, std::string reason, Effects& out);
   void record_status(StatusStep step, Effects& out);
-  std::set<SiteId> participants_of(const std::vector<SiteId>& drawn) const;
+  std::vector<round::Participant> participants_of(const std::vector<SiteId>& drawn) const;
+  void keep_quorum(const std::set<SiteId>& drawn, std::set<SiteId>* without) const;
   bool is_too_heavy(const SiteInfo& info) const;
   std::map<SiteId, round::Lot> lots() const;  // of the connected sites that may take part
   void begin_gather();
+  bool is_closing() const;  // what comes meanwhile is for the next window
+  bool has_goal() const;
+  Status check_goes_over(const round::Arrival& what) const;
+  bool is_waiting(const round::ContributorSet& contributors) const;
+  void refuse(const round::Refusal& refusal);
+  void offer_waiting(Effects& out);
+  void drop_waiting(const std::string& why, Effects& out);
+  void note_leads();
+  void note_heard();
+  void note_refused(const std::vector<round::Refusal>& refusals);
+  std::set<SiteId> too_far_ahead() const;
+  Result<int> scale_for(std::uint64_t weight_sum, int before) const;
   void note_counted();
   void decide(SiteId site, RoundId own);
   void try_open(Effects& out);
@@ -250,7 +268,10 @@ class RunMachine {
   round::Gather gather_;
   std::set<SiteId> shut_out_;  // during this attempt
   std::map<ArrivalId, round::ContributorSet> taking_;
-  std::optional<Error> spoilt_;  // why the sum cannot be used
+  std::map<ArrivalId, round::Arrival> waiting_;  // for the next window
+  std::map<SiteId, std::uint64_t> leads_;        // of each site that may take part, how many windows have heard of it
+  bool goes_over_ = false;                       // the last window was committed, and the next is not on record
+  std::optional<Error> spoilt_;                  // why the sum cannot be used
   std::map<SiteId, SiteInfo> connected_;
   round::CommitRecord commit_;
   std::vector<round::ModelRef> earlier_;  // before model_, newest first; those that an update may still be from

@@ -9,14 +9,23 @@ bool leaves_an_update(Code code) { return code == Code::kStale || code == Code::
 
 // With `late = "next"` a site that was late takes part, whether it is drawn or not: it may hold an update that only the
 // next rounds can take.
-std::set<SiteId> RunMachine::participants_of(const std::vector<SiteId>& drawn) const {
+std::vector<round::Participant> RunMachine::participants_of(const std::vector<SiteId>& drawn) const {
   std::set<SiteId> all(drawn.begin(), drawn.end());
-  if (!late_is_next(plan_)) return all;
+  if (round::is_async(plan_)) {
+    std::set<SiteId> ahead = too_far_ahead();
+    keep_quorum(all, &ahead);
+    for (const SiteId site : ahead) all.erase(site);
+  }
   for (const auto& [site, missed] : missed_) {
     const bool may_enter = last_committed_.next().value() - missed.value() <= plan_.staleness_max;
     if (may_enter && connected_.contains(site) && !is_too_heavy(site)) all.insert(site);
   }
-  return all;
+  std::vector<round::Participant> participants;
+  for (const SiteId site : all) {
+    const SiteInfo& info = connected_.at(site);
+    participants.push_back({site, info.lease, info.weight_max});
+  }
+  return participants;
 }
 
 // Weight times factor must be exact in fp64: a site that may claim more takes no part.
@@ -44,6 +53,7 @@ void RunMachine::note_counted() {
     missed_.erase(site);
     decide(site, entry.own_round(commit_.round));
   }
+  note_heard();
   for (const SiteId site : commit_.late) missed_.try_emplace(site, commit_.round);
   for (const round::Refusal& refusal : commit_.refusals) {
     if (round::drops_update(refusal.error.code)) {

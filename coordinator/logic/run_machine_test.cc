@@ -133,9 +133,9 @@ TEST_F(RunMachineTest, TheNextAttemptKeepsScaleParticipantsAndWhatIsIn) {
   EXPECT_EQ(find<RecordAttempt>(again)->record, expected);
   machine.attempt_recorded(machine.step(), at(20s));
   EXPECT_EQ(machine.gather().counted(), std::vector{SiteId(1)});
-  EXPECT_EQ(machine.admit(AttemptId(1), Epoch(5), set_of({2})).error().code, Code::kStale) << "fenced";
-  EXPECT_TRUE(machine.admit(AttemptId(2), Epoch(5), set_of({2})).ok());
-  EXPECT_EQ(machine.admit(AttemptId(2), Epoch(4), set_of({2})).error().code, Code::kStale);
+  EXPECT_EQ(machine.admit(RoundId(1), AttemptId(1), Epoch(5), set_of({2})).error().code, Code::kStale) << "fenced";
+  EXPECT_TRUE(machine.admit(RoundId(1), AttemptId(2), Epoch(5), set_of({2})).ok());
+  EXPECT_EQ(machine.admit(RoundId(1), AttemptId(2), Epoch(4), set_of({2})).error().code, Code::kStale);
 }
 
 TEST_F(RunMachineTest, ForWhomItWaitedInVainAnotherSiteTakesPartFromTheNextAttemptOn) {
@@ -265,7 +265,7 @@ TEST_F(RunMachineTest, AMovedSiteCountsUnderItsNewLeaseAloneUnlessItIsIn) {
   const Effects moved = machine.leases_changed({{SiteId(1), Epoch(6)}, {SiteId(2), Epoch(7)}, {SiteId(3), Epoch(1)}});
   ASSERT_NE(find<TellMoved>(moved), nullptr);
   EXPECT_EQ(find<TellMoved>(moved)->sites, (std::vector{SiteId(1), SiteId(2)}));
-  EXPECT_EQ(machine.admit(AttemptId(1), Epoch(5), set_of({2})).error().code, Code::kStale)
+  EXPECT_EQ(machine.admit(RoundId(1), AttemptId(1), Epoch(5), set_of({2})).error().code, Code::kStale)
       << "its old parent is fenced";
   EXPECT_TRUE(machine.admit(SiteId(2), Epoch(7), 10).ok());
   EXPECT_EQ(machine.admit(SiteId(1), Epoch(6), 10).error().code, Code::kAlreadyExists) << "in, and it stays in";

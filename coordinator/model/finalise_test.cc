@@ -105,7 +105,7 @@ TEST_F(FinaliseTest, TheWeightedMeanIsSubtractedAndTheModelIsOnTheDisk) {
 
 TEST_F(FinaliseTest, TheSameBytesInWhateverOrderThePiecesRun) {
   Backwards backwards;
-  for (const std::string optimizer : {"fedavg", "fedadam", "lamb"}) {
+  for (const std::string optimizer : {"fedavg", "fedadam", "lamb", "delayed_nesterov"}) {
     const Result<NextModel> one = run(serial_, optimizer);
     const Result<NextModel> other = run(backwards, optimizer);
     ASSERT_TRUE(one.ok() && other.ok()) << optimizer;

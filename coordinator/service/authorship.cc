@@ -7,6 +7,12 @@
 #include "core/tree/orders.h"
 
 namespace fluvial::coordinator {
+namespace {
+
+// What is on its way in a window may count in one after it.
+constexpr std::uint64_t kRoundsKept = 2 * std::uint64_t{round::kStalenessMost};
+
+}  // namespace
 
 Status Authorship::load() {
   FLUVIAL_ASSIGN(std::set<SiteId> signers, journal_.signers());
@@ -29,11 +35,17 @@ void Authorship::note(const transfer::Brought& brought, const round::Contributio
                       const identity::PublicKey& key) {
   const std::lock_guard lock(mutex_);
   signers_.insert(contribution.site);
-  const std::pair now(brought.run, brought.round);
-  if (now < round_) return;  // it was committed meanwhile
-  if (now > round_) verified_.clear();
-  round_ = now;
-  verified_[*contribution.signature] = key;
+  if (brought.run < run_) return;
+  if (brought.run > run_) {
+    verified_.clear();
+    run_ = brought.run;
+    newest_ = {};
+  }
+  if (brought.round > newest_) {
+    newest_ = brought.round;
+    std::erase_if(verified_, [&](const auto& one) { return one.second.round.value() + kRoundsKept < newest_.value(); });
+  }
+  verified_[*contribution.signature] = {brought.round, key};
 }
 
 Result<identity::PublicKey> Authorship::key_of(SiteId site) const {
@@ -144,7 +156,7 @@ std::map<SiteId, std::vector<std::byte>> Authorship::keys_of(const round::Contri
     if (!contribution.signature) continue;
     const auto found = verified_.find(*contribution.signature);
     if (found == verified_.end()) continue;
-    const Buffer der = found->second.der();
+    const Buffer der = found->second.key.der();
     keys.emplace(site, std::vector<std::byte>(der.span().begin(), der.span().end()));
   }
   return keys;

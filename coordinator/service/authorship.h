@@ -50,8 +50,13 @@ class Authorship {
   store::CoordinatorJournal& journal_;
   mutable std::mutex mutex_;
   std::set<SiteId> signers_;
-  std::pair<RunId, RoundId> round_;                    // the newest
-  std::map<Signature, identity::PublicKey> verified_;  // of this round: whose they are
+  struct Verified {
+    RoundId round;  // that was open when it began to come
+    identity::PublicKey key;
+  };
+  RunId run_;  // the newest
+  RoundId newest_;
+  std::map<Signature, Verified> verified_;  // of the run's last rounds: whose they are
 };
 
 }  // namespace fluvial::coordinator

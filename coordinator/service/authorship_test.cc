@@ -166,6 +166,19 @@ TEST_F(AuthorshipTest, ThatASiteSignsIsRememberedAcrossRestarts) {
   EXPECT_EQ(restarted.forged(aggregator_, {RunId(1), RoundId(1), base_, bare}).size(), 1u);
 }
 
+// What began to come in one window may be counted in another: the journal keeps its signature all the same.
+TEST_F(AuthorshipTest, KeysAreKnownForAsLongAsWhatTheySignedMayCount) {
+  const round::Contribution first = signed_by(key_, given(first_), 2);
+  const round::Contribution second = signed_by(other_, given(second_), 1);
+  ASSERT_TRUE(forged({first}, 2).empty());
+  ASSERT_TRUE(forged({second}, 1).empty()) << "it began before, and is whole later";
+  round::ContributorSet both;
+  ASSERT_TRUE(both.add(first).ok() && both.add(second).ok());
+  EXPECT_EQ(authorship_.keys_of(both).size(), 2u);
+  ASSERT_TRUE(forged({signed_by(key_, given(first_), 100)}, 100).empty());
+  EXPECT_EQ(authorship_.keys_of(both).size(), 0u) << "not for ever";
+}
+
 TEST_F(AuthorshipTest, ANewKeyReplacesTheOneBefore) {
   ASSERT_TRUE(forged({signed_by(key_, given(first_))}).empty());
   const identity::PrivateKey renewed = identity::PrivateKey::generate().value();

@@ -34,6 +34,7 @@ json::object round_object(const store::CommitRow& row, const NameOf& name_of) {
                             {"weight", entry.weight},
                             {"digest", to_hex(entry.digest)},
                             {"staleness", entry.staleness()},
+                            {"own_round", entry.own_round(row.record.round).value()},
                             {"metrics", metrics_object(entry.metrics)}});
   }
   json::array refused;

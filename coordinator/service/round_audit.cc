@@ -66,8 +66,14 @@ Status check_contribution(store::CoordinatorJournal& journal, const store::Commi
   return tree::check_author(reader, row.record.run, entry.own_round(row.record.round), base, entry);
 }
 
+// How old what is in a round may be, in models: at all, and since it was admitted.
+struct Ages {
+  std::uint64_t staleness_max = 0;
+  std::uint64_t drift_max = 0;
+};
+
 Result<AuditedRound> audit(store::CoordinatorJournal& journal, const store::CommitRow& row,
-                           const identity::PublicKey& coordinator) {
+                           const identity::PublicKey& coordinator, const Ages& rule) {
   const round::CommitRecord& record = row.record;
   AuditedRound audited;
   audited.round = record.round;
@@ -85,10 +91,20 @@ Result<AuditedRound> audit(store::CoordinatorJournal& journal, const store::Comm
   }
   std::map<RoundId, std::optional<Digest>> bases;  // by the round that an update was made for
   for (const auto& [site, entry] : record.contributors.entries()) {
-    if (entry.staleness() > 0 && entry.admitted.value() + 1 != record.round.value()) {
+    const std::uint64_t began = record.round.value() - 1;
+    const bool says_versions = entry.admitted > ModelVersion(0);
+    if (says_versions && (entry.admitted.value() > began || began - entry.admitted.value() > rule.drift_max)) {
       audited.faults.push_back(name_of(site) + ": the commit holds it as admitted on model version " +
                                std::to_string(entry.admitted.value()) + ", and the round began with " +
-                               std::to_string(record.round.value() - 1));
+                               std::to_string(began));
+    }
+    if (!says_versions && rule.staleness_max > 0 && began > 0) {
+      audited.faults.push_back(name_of(site) + ": the commit does not say which model it was trained from");
+    }
+    const bool is_of_age = entry.base <= entry.admitted && began - entry.base.value() <= rule.staleness_max;
+    if (says_versions && rule.staleness_max > 0 && !is_of_age) {
+      audited.faults.push_back(name_of(site) + ": the commit holds it as trained from model version " +
+                               std::to_string(entry.base.value()) + ", from which none may be in this round");
     }
     if (!entry.signature) continue;
     ++audited.contributors_signed;
@@ -133,10 +149,13 @@ void check_once(const round::CommitRecord& record, std::map<SiteId, CountedIn>* 
 Result<std::vector<AuditedRound>> audit_rounds(store::CoordinatorJournal& journal,
                                                const identity::PublicKey& coordinator, const AuditedRounds& which) {
   FLUVIAL_ASSIGN(const std::vector<store::CommitRow> rows, journal.commits(which.run, which.from, which.limit));
+  FLUVIAL_ASSIGN(const store::RunRow run, journal.run(which.run));
+  const Ages rule{round::late_is_next(run.plan) ? run.plan.staleness_max : 0,
+                  round::is_async(run.plan) ? run.plan.async_drift_max : 0};
   std::vector<AuditedRound> audited;
   std::map<SiteId, CountedIn> newest;
   for (const store::CommitRow& row : rows) {
-    FLUVIAL_ASSIGN(AuditedRound one, audit(journal, row, coordinator));
+    FLUVIAL_ASSIGN(AuditedRound one, audit(journal, row, coordinator, rule));
     check_once(row.record, &newest, &one.faults);
     audited.push_back(std::move(one));
   }

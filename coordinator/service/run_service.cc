@@ -54,6 +54,10 @@ bool RunService::is_current(RunId run, RoundId round) const {
   return active_ && run == active_->machine.run() && round == active_->machine.last_committed().next();
 }
 
+bool RunService::takes(RunId run, RoundId round) const {
+  return active_ && run == active_->machine.run() && active_->machine.takes(round);
+}
+
 AttemptId RunService::open_attempt() const {
   return active_ && !active_->machine.is_between_rounds() ? active_->machine.attempt().attempt : AttemptId(0);
 }
@@ -73,7 +77,7 @@ Status RunService::may_take(const transfer::UpdateHead& head) const {
 }
 
 Status RunService::may_take(const transfer::PartialHead& head) const {
-  return active_->machine.admit(head.attempt, head.epoch, head.what.contributors);
+  return active_->machine.admit(head.round, head.attempt, head.epoch, head.what.contributors);
 }
 
 void RunService::staged(ArrivalId arrival, const round::Arrival& what) {
@@ -113,7 +117,7 @@ void RunService::are_accused(NodeId by, const std::vector<round::Refusal>& confl
   const RunMachine& machine = active_->machine;
   const RoundId open = machine.attempt().round;
   const std::optional<round::Lateness> late = machine.lateness();
-  const std::uint64_t old = late ? late->staleness_max : 0;
+  const std::uint64_t old = late ? std::uint64_t{late->staleness_max} + late->drift_max : 0;
   std::vector<round::Refusal> wanted;
   for (const round::Refusal& one : conflicts) {
     if (is_conflict(one) && one.own_round(open).value() + old >= open.value()) wanted.push_back(one);
@@ -122,8 +126,10 @@ void RunService::are_accused(NodeId by, const std::vector<round::Refusal>& confl
 }
 
 std::shared_ptr<tree::ModelSlot> RunService::model(const round::ModelRef& ref) {
-  if (active_ && active_->slot->is_called(ref)) return active_->slot;
-  return active_ ? steps_.ahead(ref) : nullptr;
+  if (!active_) return nullptr;
+  if (active_->slot->is_called(ref)) return active_->slot;
+  if (auto ahead = steps_.ahead(ref)) return ahead;
+  return active_->overtaken.find(ref, now());
 }
 
 // ---- effects ------------------------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ class RunService final : private tree::RoundOwner, private RunHost {
 
  private:
   bool is_current(RunId run, RoundId round) const override;
+  bool takes(RunId run, RoundId round) const override;
   const round::Gather& gather() const override { return active_->machine.gather(); }
   AttemptId open_attempt() const override;
   bool is_here(SiteId site) const override { return registry_.book().via(site) != NodeId(0); }

@@ -114,6 +114,7 @@ net::Awaitable<Status> RunStarter::take_up(store::RunRow row) {
     open->base = trained->ref;
   }
   Latest latest{std::move(master), std::move(*trained), std::move(state), std::move(open)};
+  if (*attempt) latest.scale_bits = (*attempt)->scale_bits;
   const Status known = co_await runtime_.pool.run([&]() -> Status {
     if (!round::late_is_next(row.plan) || !*last) return {};
     return know_late(row, **last, latest);
@@ -261,6 +262,7 @@ net::Awaitable<Status> RunStarter::activate(store::RunRow row, Latest latest) {
   start.earlier = std::move(latest.earlier);
   start.late = std::move(latest.late);
   start.marks = std::move(latest.marks);
+  start.scale_bits = latest.scale_bits;
   std::optional<Digest> tree = latest.trained.tree;
   if (!tree) {
     const Result<Digest> made = co_await runtime_.pool.run([&]() -> Result<Digest> {

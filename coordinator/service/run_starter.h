@@ -16,6 +16,7 @@
 #include "core/store/journal.h"
 #include "core/store/model_store.h"
 #include "core/tree/model_slot.h"
+#include "core/tree/overtaken_models.h"
 #include "core/tree/runtime.h"
 #include "core/wire/record_mapping.h"
 #include "kernels/codec.h"
@@ -35,6 +36,7 @@ struct ActiveRun {
   std::vector<RunId> continues;           // the run before it, the one before that, ...
   std::optional<Digest> tree;             // its tree digest
   wire::Order order = {};                 // of the attempt that is open
+  tree::OvertakenModels overtaken = {};   // with windows: those before it
 };
 
 // A trained model to be passed on.
@@ -65,6 +67,7 @@ class RunStarter {
     std::vector<round::ModelRef> earlier = {};
     std::vector<SiteId> late = {};
     round::Marks marks = {};
+    int scale_bits = 0;
   };
   net::Awaitable<Status> take_up(store::RunRow row);
   Result<TrainedModel> load_trained(const store::RunRow& row, const store::CommitRow& last, const Master& master);

@@ -48,9 +48,13 @@ net::Awaitable<void> RunSteps::record_attempt(RecordAttempt effect) {
     const round::Schema& schema = *host_.current()->schema;
     const kernels::ChunkLayout layout{schema.value_count(), machine().plan().chunk_values};
     const std::optional<round::Lateness> late = machine().lateness();
-    side_.begin_sum(
-        record.run, record.round,
-        {layout, schema.integer_count(), record.scale_bits, late ? late->factors : std::vector<std::uint32_t>()});
+    const transfer::SumShape shape{layout, schema.integer_count(), record.scale_bits,
+                                   late ? late->factors : std::vector<std::uint32_t>()};
+    if (effect.goes_over) {
+      side_.go_over(record.run, record.round, shape);
+    } else {
+      side_.begin_sum(record.run, record.round, shape);
+    }
   }
   if (record.attempt == AttemptId(1) || !since_) {  // the round is new to this process
     side_.begin();
@@ -157,7 +161,7 @@ store::CommitRow RunSteps::row_of(const round::CommitRecord& record) const {
   store::CommitRow row;
   row.record = record;
   row.late = late_;
-  row.participants_count = record.participant_count();
+  row.participants_count = host_.current()->machine.attempt().participants.size();
   row.master = next_->master;
   row.optimizer = next_->optimizer_file;
   row.sum_digest = next_->sum_digest;
@@ -199,6 +203,7 @@ net::Awaitable<void> RunSteps::record_commit(RecordCommit effect) {
   run.optimizer_state = std::move(next_->optimizer_state);
   run.master = std::move(next_->bytes);
   run.slot->abandon();
+  if (round::is_async(run.machine.plan())) run.overtaken.add(run.slot, now());
   run.tree = next_->trained.tree;
   run.slot = slot_of_next(*run.schema);
   next_.reset();
@@ -221,9 +226,10 @@ std::shared_ptr<tree::ModelSlot> RunSteps::slot_of_next(const round::Schema& sch
 }
 
 void RunSteps::publish(const Publish& effect) {
-  const ActiveRun& run = *host_.current();
+  ActiveRun& run = *host_.current();
   const round::CommitRecord& record = effect.record;
-  hub_.book().close();
+  if (!round::is_async(run.machine.plan()) || effect.last) hub_.book().close();
+  if (effect.last) run.overtaken.clear();
   const TimePoint begun = now();
   round::CommitRecord decided = round::decided_by(record, effect.last);
   side_.send_commits({record.run, record.round, record.attempt, record.model, std::move(decided.contributors),

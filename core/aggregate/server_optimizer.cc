@@ -29,6 +29,14 @@ kernels::LambOptions lamb_options(const ServerOptimizer& optimizer, std::uint64_
           .step = round};
 }
 
+kernels::DelayedNesterovOptions delayed_options(const ServerOptimizer& optimizer, double lr, std::uint64_t round) {
+  return {.lr = lr, .momentum = optimizer.momentum, .every = optimizer.every, .c = optimizer.c, .step = round};
+}
+
+bool is_adaptive(Optimizer kind) {
+  return kind == Optimizer::kFedAdagrad || kind == Optimizer::kFedAdam || kind == Optimizer::kFedYogi;
+}
+
 // The chunk's part of vector `index` of the whole state; empty when the state has no such vector.
 template <typename T>
 std::span<T> state_chunk(const kernels::ChunkLayout& layout, std::span<T> state, std::size_t index,
@@ -50,6 +58,7 @@ std::size_t state_vectors(const ServerOptimizer& optimizer) {
     case Optimizer::kFedAdagrad:
     case Optimizer::kFedAdam:
     case Optimizer::kFedYogi:
+    case Optimizer::kDelayedNesterov:
     case Optimizer::kLamb: return 2;
   }
   return 0;
@@ -57,7 +66,7 @@ std::size_t state_vectors(const ServerOptimizer& optimizer) {
 
 std::vector<float> initial_state(const ServerOptimizer& optimizer, std::uint64_t value_count) {
   std::vector<float> state(state_vectors(optimizer) * static_cast<std::size_t>(value_count), 0.0F);
-  if (state_vectors(optimizer) == 2 && optimizer.kind != Optimizer::kLamb) {
+  if (is_adaptive(optimizer.kind)) {
     std::fill(state.begin() + static_cast<std::ptrdiff_t>(value_count), state.end(), initial_variance(optimizer.tau));
   }
   return state;
@@ -192,6 +201,9 @@ Status ServerStep::apply(std::size_t chunk_index, std::span<const float> mean, s
     case Optimizer::kFedAdam: adaptive(kernels::AdaptiveRule::kAdam); return {};
     case Optimizer::kFedYogi: adaptive(kernels::AdaptiveRule::kYogi); return {};
     case Optimizer::kNesterov: kernels::apply_nesterov(lr_, optimizer_.momentum, mean, moment, model); return {};
+    case Optimizer::kDelayedNesterov:
+      kernels::apply_delayed_nesterov(delayed_options(optimizer_, lr_, round_), mean, moment, variance, model);
+      return {};
     case Optimizer::kMean: std::ranges::copy(mean, model.begin()); return {};
     case Optimizer::kLars:
     case Optimizer::kLamb: break;

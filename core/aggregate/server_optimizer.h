@@ -18,7 +18,8 @@ namespace fluvial::aggregate {
 
 using round::ServerOptimizer;
 
-// How many fp32 vectors of the model's length the state holds: the moment, then the variance.
+// How many fp32 vectors of the model's length the state holds: the moment, then the variance, or
+// delayed_nesterov's buffer.
 std::size_t state_vectors(const ServerOptimizer& optimizer);
 // The state before the first round, vector after vector: zeros, but a variance of tau^2 (rounded up) for fedadagrad,
 // fedadam and fedyogi, which divide by its root without a correction.

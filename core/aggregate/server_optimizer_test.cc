@@ -22,7 +22,8 @@ constexpr const char* kTexts[] = {"fedavg:lr=0.3",
                                   "nesterov",
                                   "lars:weight_decay=0.01,trust=0.02",
                                   "lamb:weight_decay=0.01",
-                                  "mean"};
+                                  "mean",
+                                  "delayed_nesterov:every=3,c=0.2"};
 
 // A matrix, a bias, a tensor without values and another matrix.
 round::Schema some_schema() {
@@ -96,12 +97,14 @@ TEST(ServerStep, FollowsTheFp64OracleForManyRounds) {
                                               .beta2 = o.beta2,
                                               .tau = o.tau,
                                               .weight_decay = o.weight_decay,
-                                              .trust = o.trust};
+                                              .trust = o.trust,
+                                              .c = o.c,
+                                              .every = o.every};
     const std::vector<float> start = steps.model;
-    const bool corrected = o.kind == Optimizer::kLamb;
+    const bool from_zero = o.kind == Optimizer::kLamb || o.kind == Optimizer::kDelayedNesterov;
     reference::OptimizerState oracle{.model = widened(start),
                                      .moment = std::vector<double>(start.size(), 0.0),
-                                     .variance = std::vector<double>(start.size(), corrected ? 0.0 : o.tau * o.tau)};
+                                     .variance = std::vector<double>(start.size(), from_zero ? 0.0 : o.tau * o.tau)};
     for (std::uint64_t round = 1; round <= 60; ++round) {
       const auto mean = test_values::normals(start.size(), 100 + round, 0.1F);
       steps.take(mean);
@@ -203,6 +206,54 @@ TEST(ServerStep, NesterovLooksAhead) {
   EXPECT_FLOAT_EQ(steps.model[0], 6.773F);
 }
 
+// lr 1, momentum 1/2, N = 2, c = 1/4: between, D/2 + m/8; each second, D/2 + 3/8 m. Every number here is exact.
+TEST(ServerStep, DelayedNesterovByHand) {
+  Steps steps("delayed_nesterov:lr=1,momentum=0.5,every=2,c=0.25", {10.0F});
+  steps.take({1.0F});
+  EXPECT_EQ(steps.model[0], 9.5F);
+  EXPECT_EQ(steps.state, (std::vector<float>{0, 1})) << "the moment, then the buffer";
+  steps.take({3.0F});  // m = (1 + 3) / 2
+  EXPECT_EQ(steps.model[0], 7.25F);
+  EXPECT_EQ(steps.state, (std::vector<float>{2, 0}));
+  steps.take({1.0F});
+  EXPECT_EQ(steps.model[0], 6.5F);
+  EXPECT_EQ(steps.state, (std::vector<float>{2, 1}));
+  steps.take({-1.0F});  // m = 2 / 2 + (1 - 1) / 2
+  EXPECT_EQ(steps.model[0], 6.625F);
+  EXPECT_EQ(steps.state, (std::vector<float>{1, 0}));
+}
+
+TEST(ServerStep, DelayedByOneCommitIsNesterov) {
+  const auto initial = test_values::normals(1'000, 40);
+  Steps plain("nesterov:lr=0.3,momentum=0.8,warmup=3", initial);
+  Steps delayed("delayed_nesterov:lr=0.3,momentum=0.8,every=1,warmup=3", initial);
+  for (std::uint64_t round = 0; round < 6; ++round) {
+    const auto mean = test_values::normals(1'000, 41 + round);
+    plain.take(mean);
+    delayed.take(mean);
+    ASSERT_EQ(delayed.model, plain.model);
+    ASSERT_EQ(std::vector(delayed.state.begin(), delayed.state.begin() + 1'000), plain.state);
+  }
+}
+
+// What the rate is meant for: N commits of one contribution each go where one of nesterov with all N goes.
+TEST(ServerStep, DelayedByFourCommitsGoesWhereNesterovGoesWithTheirMean) {
+  const auto initial = test_values::normals(500, 50);
+  Steps plain("nesterov", initial);
+  Steps delayed("delayed_nesterov:every=4", initial);
+  for (std::uint64_t round = 0; round < 5; ++round) {
+    std::vector<float> mean(500, 0.0F);
+    for (std::uint64_t part = 0; part < 4; ++part) {
+      const auto one = test_values::normals(500, 60 + 4 * round + part, 0.1F);
+      delayed.take(one);
+      for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += one[i] / 4;
+    }
+    plain.take(mean);
+    EXPECT_LT(distance(delayed.model, plain.model), 1e-4);
+  }
+  EXPECT_GT(distance(plain.model, initial), 1);
+}
+
 // One step of each by hand: D = 2, v0 = tau^2 = 0.25, without bias correction.
 TEST(ServerStep, TheAdaptiveOnesByHand) {
   const std::pair<const char*, double> cases[] = {
@@ -232,6 +283,7 @@ TEST(ServerStep, VarianceStartsAtTauSquaredOrAbove) {
     EXPECT_NEAR(state[5], optimizer.tau * optimizer.tau, 1e-6 * optimizer.tau * optimizer.tau);
   }
   EXPECT_EQ(initial_state(ServerOptimizer::of(Optimizer::kLamb), 2), std::vector<float>(4, 0.0F));
+  EXPECT_EQ(initial_state(ServerOptimizer::of(Optimizer::kDelayedNesterov), 2), std::vector<float>(4, 0.0F));
   EXPECT_EQ(initial_state(ServerOptimizer::of(Optimizer::kFedAvgM), 2), std::vector<float>(2, 0.0F));
   EXPECT_TRUE(initial_state({}, 2).empty());
 }

@@ -219,6 +219,8 @@ Result<PlanFile> plan_of(std::vector<TomlEntry> entries, const std::string& path
   // The optimizer's name first: it sets defaults, which other keys change.
   const auto name = std::ranges::find(entries, "optimizer.name", &TomlEntry::key);
   if (name != entries.end()) std::rotate(entries.begin(), name, name + 1);
+  const auto mode = std::ranges::find(entries, "mode", &TomlEntry::key);
+  if (mode != entries.end() && mode->items.empty()) round::set_mode(mode->value, &file.plan);  // likewise
   for (const TomlEntry& entry : entries) {
     FLUVIAL_TRY(apply(file, entry, path + ":" + std::to_string(entry.line) + ": "));
   }

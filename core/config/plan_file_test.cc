@@ -88,6 +88,9 @@ TEST(PlanFile, EveryKeyHasItsDefaultAndUnit) {
     keys[key.key] = key.default_value + " | " + key.unit;
   }
   EXPECT_EQ(keys, (std::map<std::string, std::string>{
+                      {"async.drift_max", "2 | count"},
+                      {"async.goal", "0 | count"},
+                      {"async.lead_max", "0 | count"},
                       {"attempts_max", "3 | count"},
                       {"chunk_values", "1048576 | count"},
                       {"codec", "fp32 | text"},
@@ -100,6 +103,7 @@ TEST(PlanFile, EveryKeyHasItsDefaultAndUnit) {
                       {"late", "residual | text"},
                       {"local_steps", "1 | count"},
                       {"metrics_by_site", "true | true or false"},
+                      {"mode", "rounds | text"},
                       {"model", " | path"},
                       {"models_kept", "3 | count"},
                       {"models_kept_best", " | text"},
@@ -127,6 +131,21 @@ TEST(PlanFile, EveryKeyHasItsDefaultAndUnit) {
 }
 
 std::string refusal_of(const std::string& line) { return plan_refusal("name = 'a'\n" + line); }
+
+// Wherever it stands: other keys change what it sets.
+TEST(PlanFile, AModeHasDefaults) {
+  const auto plan = [](const std::string& text) { return parse_plan("name = \"t\"\n" + text, "p.toml"); };
+  const auto windows = plan("mode = \"async\"\n");
+  ASSERT_TRUE(windows.ok()) << windows.error().message;
+  EXPECT_EQ(windows->plan.late, "next");
+  EXPECT_EQ(windows->plan.staleness_max, 10u);
+  const auto before = plan("staleness_max = 3\nmode = \"async\"\n");
+  ASSERT_TRUE(before.ok());
+  EXPECT_EQ(before->plan.staleness_max, 3u);
+  const auto residual = plan("mode = \"async\"\nlate = \"residual\"\n");
+  ASSERT_FALSE(residual.ok());
+  EXPECT_EQ(residual.error().message, "p.toml:3: late = 'residual': expected next, where mode = async");
+}
 
 TEST(PlanFile, RefusesAWrongValueOfEachKind) {
   const std::string at = "dir/plan.toml:2: ";
@@ -170,10 +189,10 @@ TEST(PlanFile, RefusesWithFileLineKeyAndExpectation) {
   EXPECT_EQ(plan_refusal(head + "rounds = 0"), "dir/plan.toml:2: rounds = 0: expected 1 to 1000000000");
   EXPECT_EQ(plan_refusal(head + "rounds = -3"), "dir/plan.toml:2: rounds = '-3': expected a whole number");
   EXPECT_EQ(plan_refusal(head + "value_abs_max = nan").find("dir/plan.toml:2: value_abs_max = "), 0u);
-  EXPECT_EQ(
-      plan_refusal(head + "[optimizer]\nname = 'adam'"),
-      "dir/plan.toml:3: optimizer.name = 'adam': server optimizer \"adam\": expected one of fedavg, fedavgm, "
-      "fedadagrad, fedadam, fedyogi, nesterov, lars, lamb, mean, and its options as in fedavgm:lr=1,momentum=0.9");
+  EXPECT_EQ(plan_refusal(head + "[optimizer]\nname = 'adam'"),
+            "dir/plan.toml:3: optimizer.name = 'adam': server optimizer \"adam\": expected one of fedavg, fedavgm, "
+            "fedadagrad, fedadam, fedyogi, nesterov, delayed_nesterov, lars, lamb, mean, and its options as in "
+            "fedavgm:lr=1,momentum=0.9");
   EXPECT_EQ(plan_refusal(head + "[optimizer]\nlearning_rate = 0\nname = 'fedadam'"),
             "dir/plan.toml:3: optimizer.learning_rate = 0: expected 1e-12 to 1e+06");
   EXPECT_EQ(plan_refusal(head + "[workers]\nmissing = 'wait'"),

@@ -46,6 +46,10 @@ void ContributorSet::forget_metrics() {
   for (auto& [site, entry] : entries_) entry.metrics.clear();
 }
 
+void ContributorSet::admitted_on(ModelVersion newest) {
+  for (auto& [site, entry] : entries_) entry.admitted = newest;
+}
+
 void ContributorSet::admitted_fresh(ModelVersion base) {
   for (auto& [site, entry] : entries_) {
     if (entry.base == ModelVersion() && entry.admitted == ModelVersion()) entry.base = entry.admitted = base;

@@ -55,7 +55,9 @@ struct Contribution {
   ModelVersion base = {};
   ModelVersion admitted = {};
   std::uint64_t staleness() const { return admitted.value() - base.value(); }
-  RoundId own_round(RoundId entered) const { return staleness() == 0 ? entered : RoundId(base.value() + 1); }
+  RoundId own_round(RoundId entered) const {  // admitted on the first model it is the first one's, which it entered
+    return admitted == ModelVersion() ? entered : RoundId(base.value() + 1);
+  }
   bool operator==(const Contribution&) const = default;
 };
 
@@ -96,6 +98,7 @@ class ContributorSet {
   void spend(const Times& more);           // adds to the times of every contribution
   void forget_metrics();                   // those of every contribution
   void admitted_fresh(ModelVersion base);  // those that say no versions were trained from this one
+  void admitted_on(ModelVersion newest);   // all of them, by the node that admits them
 
   bool contains(SiteId site) const { return entries_.contains(site); }
   const Contribution* find(SiteId site) const;

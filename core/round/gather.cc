@@ -22,6 +22,8 @@ std::set<SiteId> Gather::update(const std::vector<Participant>& participants, co
     const auto [entry, is_new] = slots_.try_emplace(participant.site, Slot{participant, State::kAwaited, {}});
     Slot& slot = entry->second;
     if (is_new) ++awaited_;
+    if (participant.weight_max < slot.participant.weight_max && is_in_sum(slot)) voided.insert(participant.site);
+    slot.participant.weight_max = participant.weight_max;
     if (is_new || participant.lease <= slot.participant.lease) continue;
     if (is_in_sum(slot)) voided.insert(participant.site);
     slot.gone = false;
@@ -96,9 +98,9 @@ Status Gather::check_mark(SiteId site, RoundId own) const {
                                          std::to_string(own.value()) + " was decided in an earlier round"};
 }
 
-// A fresh one is of the open round, which is above every mark.
+// One that says no versions, or was admitted on the first model, is of the open round, which is above every mark.
 Status Gather::check_mark(const Contribution& entry) const {
-  return entry.staleness() == 0 ? Status{} : check_mark(entry.site, entry.own_round({}));
+  return entry.admitted == ModelVersion() ? Status{} : check_mark(entry.site, entry.own_round({}));
 }
 
 std::vector<SiteId> Gather::without(const ContributorSet& contributors) const {
@@ -167,7 +169,7 @@ void Gather::forget_held() {
     Slot& slot = entry->second;
     if (slot.state == State::kHeld || slot.state == State::kTaking) move(slot, State::kAwaited);
     if (slot.gone) {
-      --awaited_;
+      if (slot.state == State::kAwaited) --awaited_;
       entry = slots_.erase(entry);
     } else {
       ++entry;

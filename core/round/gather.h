@@ -25,6 +25,7 @@ struct Arrival {
   ContributorSet contributors;
   std::vector<Refusal> refusals;
   std::vector<SiteId> missing;
+  std::optional<int> scale_bits = {};  // of a partial's sum; none: it is made when it is added
 };
 
 class Gather {

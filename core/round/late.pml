@@ -9,7 +9,10 @@
  * parent brings once more what it has of the site, or says that it refuses an update of the site. An update that arrives
  * may be refused as well, so that the site drops it. A parent may claim another base than the site signed.
  *
- * Mutations: TRUST_SENDER, FORGET_ARRIVAL, NO_MARK, NO_REFUSAL_MARK, REFUSED_BY_ROUND, BELIEVE_REFUSAL, GUESS_LATE. Each
+ * With WINDOWS (docs/design/windows.md) a round goes over into the next: an update that was sent into the round before the
+ * open one is taken, and while it waits the site trains for the open round; what that gives is encoded after the outcome.
+ *
+ * Mutations: MARK_LE, TRUST_SENDER, FORGET_ARRIVAL, NO_MARK, NO_REFUSAL_MARK, REFUSED_BY_ROUND, BELIEVE_REFUSAL, GUESS_LATE. Each
  * must have a counterexample.
  */
 #ifndef FAULTS
@@ -40,6 +43,7 @@ byte own = 0; /* what it trains, or has sent */
 bool encoded = false;
 mtype outcome[ROUNDS + 1] = none;
 /* the site's memory */
+byte beside = 0; /* what it trains while its update waits */
 byte offered = 0;
 byte sent_into = 0;
 bool site_is_done = false;
@@ -56,7 +60,16 @@ byte faults = 0;
 #ifdef NO_MARK
 #define IS_NEW true
 #else
+#ifdef MARK_LE
+#define IS_NEW (says >= mark)
+#else
 #define IS_NEW (says > mark)
+#endif
+#endif
+#ifdef WINDOWS
+#define IS_TAKEN (into == OPEN || into == committed)
+#else
+#define IS_TAKEN (into == OPEN)
 #endif
 #ifdef FORGET_ARRIVAL
 #define LAST_TO_ENTER about
@@ -120,7 +133,12 @@ inline decide(what) {
   assert(what != refused || (counted_in[own] == 0 && refused_in[own] != 0));
   outcome[own] = what;
   if
-  :: offered > own && offered != sent_into -> begin()
+  :: beside != 0 ->
+    own = beside;
+    beside = 0;
+    encoded = false;
+    sent_into = 0
+  :: beside == 0 && offered > own && offered != sent_into -> begin()
   :: else ->
     own = 0;
     encoded = false;
@@ -139,6 +157,12 @@ active proctype Site() {
       if
       :: down?offer(round, _, _) ->
         offered = round;
+#ifdef WINDOWS
+        if
+        :: own != 0 && encoded && round > own && beside == 0 -> beside = round
+        :: else
+        fi;
+#endif
         if
         :: own == 0 && outcome[round] == none -> begin()
         :: own == 0 && outcome[round] != none
@@ -191,6 +215,7 @@ active proctype Site() {
   :: atomic { faults < FAULTS && committed < ROUNDS ->
       faults++;
       offered = 0;
+      beside = 0;
       connect();
       if
       :: encoded -> enquire()
@@ -213,8 +238,8 @@ active proctype Coordinator() {
       if
       :: up?update(into, says, is) ->
         if
-        :: (into == OPEN && committed < ROUNDS && in_sum == 0 && refusing == 0 && into - says <= MAX && IS_SIGNED &&
-            IS_NEW) ->
+        :: (IS_TAKEN && committed < ROUNDS && in_sum == 0 && refusing == 0 && says <= into && OPEN - says <= MAX &&
+            IS_SIGNED && IS_NEW) ->
           if
           :: in_sum = is; said = says
           :: refusing = says /* it is damaged */

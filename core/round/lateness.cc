@@ -17,6 +17,14 @@ double round_half_even(double value) {
 
 std::string name_of(SiteId site) { return "site " + std::to_string(site.value()); }
 
+// In this round, or in one shortly before. What was admitted on the first model enters its own round alone: of what is
+// fresh there its numbers do not tell the round (Contribution::own_round).
+bool may_be_admitted(const Contribution& entry, ModelVersion base, const Lateness& lateness) {
+  if (entry.admitted == base) return true;
+  return entry.admitted < base && entry.admitted > ModelVersion(0) && entry.admitted >= entry.base &&
+         base.value() - entry.admitted.value() <= lateness.drift_max;
+}
+
 }  // namespace
 
 std::vector<std::uint32_t> staleness_factors(std::uint32_t staleness_max, double power) {
@@ -32,12 +40,14 @@ std::optional<Lateness> lateness_of(const Plan& plan, const std::vector<ModelRef
   if (!late_is_next(plan)) return std::nullopt;
   Lateness lateness{plan.staleness_max, staleness_factors(plan.staleness_max, plan.staleness_power), earlier};
   if (lateness.earlier.size() > plan.staleness_max) lateness.earlier.resize(plan.staleness_max);
+  if (is_async(plan)) lateness.drift_max = plan.async_drift_max;
   return lateness;
 }
 
 Status check_lateness(const Lateness& lateness, const ModelRef& base, int scale_bits) {
   const auto wrong = [](const std::string& what) { return Error{Code::kInvalidArgument, "late updates: " + what}; };
   if (lateness.staleness_max == 0 || lateness.staleness_max > kStalenessMost) return wrong("no such staleness");
+  if (lateness.drift_max > kStalenessMost) return wrong("no such drift");
   if (scale_bits < kFactorBits) return wrong("the scale has no room for their factors");
   const std::vector<std::uint32_t>& factors = lateness.factors;
   const bool is_table = factors.size() == lateness.staleness_max + 2 && factors.front() == kWholeFactor &&
@@ -75,7 +85,7 @@ Status check_versions(const ContributorSet& set, ModelVersion base, const Latene
     if (lateness == nullptr) {
       return Error{Code::kInvalidArgument, name_of(site) + ": an update of an earlier round, and this one takes none"};
     }
-    if (entry.admitted != base) {
+    if (!may_be_admitted(entry, base, *lateness)) {
       return Error{Code::kStale, name_of(site) + " was admitted on model version " +
                                      std::to_string(entry.admitted.value()) + ", expected " +
                                      std::to_string(base.value())};

@@ -21,6 +21,9 @@ struct Lateness {
   std::uint32_t staleness_max = 0;     // 1 to kStalenessMost
   std::vector<std::uint32_t> factors;  // by staleness, from 0 to staleness_max + 1; what is later yet counts nowhere
   std::vector<ModelRef> earlier;       // the models before the round's base that an update may be from, newest first
+  // Windows (docs/design/windows.md): what was admitted, staged or summed in a round goes on in the next, and may enter
+  // so many rounds later. 0: a round takes what was admitted in it alone.
+  std::uint32_t drift_max = 0;
   bool operator==(const Lateness&) const = default;
 };
 
@@ -34,6 +37,9 @@ std::optional<Lateness> lateness_of(const Plan& plan, const std::vector<ModelRef
 // As it comes from a parent. kInvalidArgument: no such factors, or models that are not those before the round's base.
 Status check_lateness(const Lateness& lateness, const ModelRef& base, int scale_bits);
 
+// Whether the rounds are windows: one goes over into the next.
+inline bool rolls(const std::optional<Lateness>& lateness) { return lateness && lateness->drift_max > 0; }
+
 // Whether an update of round `own` may enter round `open`, as far as their numbers say.
 bool may_enter(const Lateness& lateness, RoundId own, RoundId open);
 
@@ -43,8 +49,9 @@ float late_factor(const std::optional<Lateness>& lateness);
 // The digest that the base of this version must have in a round on `base`. Null: no update from it may enter.
 const Digest* base_of(const ModelRef& base, const Lateness* lateness, ModelVersion version);
 
-// Each contribution's versions must be those of an update that this round may hold. kStale: admitted in another round,
-// or from a model that is too old; kInvalidArgument: of a round that knows no old updates. `lateness` null: none.
+// Each contribution's versions must be those of an update that this round may hold. kStale: admitted in another round
+// than it may have been, or from a model that is too old; kInvalidArgument: of a round that knows no old updates.
+// `lateness` null: none.
 Status check_versions(const ContributorSet& set, ModelVersion base, const Lateness* lateness);
 
 // Of a commit, whose outcomes it decides: all of them, or with `late = "next"` those of the updates that are in or can

@@ -21,10 +21,22 @@ struct Option {
   std::string_view name;
   double ServerOptimizer::* number;
   double low, high;
-  bool below_high = false;  // high itself is too much
-  double fallback = 0;      // of an optimizer that has it
+  bool below_high = false;                           // high itself is too much
+  std::uint64_t ServerOptimizer::* count = nullptr;  // in the number's place: a whole one
+  double fallback = 0;                               // of an optimizer that has it
 
-  Option operator()(double value) const { return {name, number, low, high, below_high, value}; }
+  Option operator()(double value) const { return {name, number, low, high, below_high, count, value}; }
+  bool is_count() const { return count != nullptr; }
+  double of(const ServerOptimizer& optimizer) const {
+    return is_count() ? static_cast<double>(optimizer.*count) : optimizer.*number;
+  }
+  void set_fallback(ServerOptimizer& optimizer) const {
+    if (is_count()) {
+      optimizer.*count = static_cast<std::uint64_t>(fallback);
+    } else {
+      optimizer.*number = fallback;
+    }
+  }
 };
 constexpr Option kLr{"lr", &ServerOptimizer::lr, 1e-12, 1e6};
 constexpr Option kMomentum{"momentum", &ServerOptimizer::momentum, 0, 1, true};
@@ -33,7 +45,9 @@ constexpr Option kBeta2{"beta2", &ServerOptimizer::beta2, 0, 1, true};
 constexpr Option kTau{"tau", &ServerOptimizer::tau, 1e-12, 1e3};
 constexpr Option kDecay{"weight_decay", &ServerOptimizer::weight_decay, 0, 1};
 constexpr Option kTrust{"trust", &ServerOptimizer::trust, 1e-9, 1e6};
-constexpr Option kOptions[] = {kLr, kMomentum, kBeta1, kBeta2, kTau, kDecay, kTrust};
+constexpr Option kEvery{"every", nullptr, 1, 1e6, false, &ServerOptimizer::every};
+constexpr Option kC{"c", &ServerOptimizer::c, 0, 1};
+constexpr Option kOptions[] = {kLr, kMomentum, kBeta1, kBeta2, kTau, kDecay, kTrust, kEvery, kC};
 
 struct Entry {
   std::string_view name;
@@ -57,6 +71,10 @@ const std::vector<Entry>& entries() {
           kTau(1e-3)),
       row("nesterov", "b = momentum b + D; model - lr (D + momentum b): DiLoCo's outer optimizer", kLr(0.7),
           kMomentum(0.9)),
+      row("delayed_nesterov",
+          "B = B + D; every N-th commit m = momentum m + B / N; model - lr (D / N + (1 - c N + c) momentum m); B = 0; "
+          "the others model - lr (D / N + c momentum m). N is `every`",
+          kLr(0.7), kMomentum(0.9), kEvery(4), kC(0)),
       row("lars", R"(each tensor at the rate lr trust \|w\| / (\|D\| + weight_decay \|w\|), with momentum)", kLr(1),
           kMomentum(0.9), kDecay(0), kTrust(1e-3)),
       row("lamb", R"(Adam with bias correction, each tensor at the rate lr trust \|w\| / \|step\|)", kLr(0.01),
@@ -78,11 +96,13 @@ bool parse_number(std::string_view text, Number* value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// "lr=NUMBER, momentum=NUMBER, warmup=ROUNDS or scale_to=WEIGHT"
+// "lr=NUMBER, every=COUNT, warmup=ROUNDS or scale_to=WEIGHT"
 std::string choices_of(Optimizer kind) {
   if (kind == Optimizer::kMean) return "no options: the next model is the mean itself";
   std::string text;
-  for (const Option& option : entry_of(kind).options) text += format_text("{}=NUMBER, ", option.name);
+  for (const Option& option : entry_of(kind).options) {
+    text += format_text("{}={}, ", option.name, option.is_count() ? "COUNT" : "NUMBER");
+  }
   return text + "warmup=ROUNDS or scale_to=WEIGHT";
 }
 
@@ -94,13 +114,16 @@ Status set_option(std::string_view text, ServerOptimizer* optimizer) {
     return Error{Code::kInvalidArgument,
                  format_text("option \"{}\": expected {}", printable(text, kShownBytesMax), what)};
   };
-  if ((key == "warmup" || key == "scale_to") && optimizer->kind != Optimizer::kMean) {
-    std::uint64_t& count = key == "warmup" ? optimizer->warmup_rounds : optimizer->scale_to;
+  const auto set_count = [&](std::uint64_t& count) -> Status {
     if (!parse_number(value, &count)) return expected(format_text("{} to be a whole number", key));
     return {};
+  };
+  if ((key == "warmup" || key == "scale_to") && optimizer->kind != Optimizer::kMean) {
+    return set_count(key == "warmup" ? optimizer->warmup_rounds : optimizer->scale_to);
   }
   for (const Option& option : entry_of(optimizer->kind).options) {
     if (option.name != key || equals == std::string_view::npos) continue;
+    if (option.is_count()) return set_count(optimizer->*option.count);
     if (!parse_number(value, &(optimizer->*option.number))) return expected(format_text("{} to be a number", key));
     return {};
   }
@@ -113,7 +136,7 @@ std::string_view optimizer_name(Optimizer optimizer) { return entry_of(optimizer
 
 ServerOptimizer ServerOptimizer::of(Optimizer kind) {
   ServerOptimizer optimizer{.kind = kind};
-  for (const Option& option : entry_of(kind).options) optimizer.*option.number = option.fallback;
+  for (const Option& option : entry_of(kind).options) option.set_fallback(optimizer);
   return optimizer;
 }
 
@@ -157,7 +180,9 @@ std::string to_string(const ServerOptimizer& optimizer) {
   std::string text(entry.name);
   char separator = ':';
   for (const Option& option : entry.options) {
-    text += format_text("{}{}={}", separator, option.name, optimizer.*option.number);
+    text += format_text("{}{}=", separator, option.name);
+    text +=
+        option.is_count() ? format_text("{}", optimizer.*option.count) : format_text("{}", optimizer.*option.number);
     separator = ',';
   }
   if (optimizer.warmup_rounds != 0) text += format_text(",warmup={}", optimizer.warmup_rounds);
@@ -167,10 +192,14 @@ std::string to_string(const ServerOptimizer& optimizer) {
 
 Status check_server_optimizer(const ServerOptimizer& optimizer) {
   for (const Option& option : kOptions) {
-    const double value = optimizer.*option.number;
+    const double value = option.of(optimizer);
     if (value >= option.low && (option.below_high ? value < option.high : value <= option.high)) continue;  // not NaN
     const std::string_view key = option.name == "lr" ? "learning_rate" : option.name;
     return Error{Code::kInvalidArgument, format_text("optimizer.{} = {}: expected {}", key, value, range_of(option))};
+  }
+  if (const double most = 1 / static_cast<double>(optimizer.every); optimizer.c > most) {
+    return Error{Code::kInvalidArgument,
+                 format_text("optimizer.c = {}: expected at most {}, which is 1 / every", optimizer.c, most)};
   }
   const bool rated = optimizer.lr != 1 || optimizer.warmup_rounds != 0 || optimizer.scale_to != 0;
   if (optimizer.kind == Optimizer::kMean && rated) {

@@ -4,6 +4,7 @@
 //   fedavgm     with momentum                                      (Hsu, Qi, Brown 2019)
 //   fedadagrad, fedadam, fedyogi                                   (Reddi et al. 2021, Algorithm 2)
 //   nesterov    the outer optimizer of DiLoCo                      (Douillard et al. 2023)
+//   delayed_nesterov  the same, the momentum stepping once in N commits of few contributions  (Liu et al. 2024)
 //   lars, lamb  with a rate for each tensor                        (You et al. 2017; You et al. 2020)
 //   mean        D itself: a mean over the sites of whatever they hand over as their updates
 //
@@ -26,6 +27,7 @@ enum class Optimizer : std::uint8_t {
   kFedAdam,
   kFedYogi,
   kNesterov,
+  kDelayedNesterov,
   kLars,
   kLamb,
   kMean,
@@ -36,18 +38,21 @@ std::string_view optimizer_name(Optimizer optimizer);  // "fedavg", "fedavgm", .
 struct ServerOptimizer {
   Optimizer kind = Optimizer::kFedAvg;
   double lr = 1.0;
-  double momentum = 0.9;            // fedavgm, nesterov, lars: in [0, 1)
+  double momentum = 0.9;            // fedavgm, nesterov, delayed_nesterov, lars: in [0, 1)
   double beta1 = 0.9;               // the adaptive ones and lamb: in [0, 1)
   double beta2 = 0.99;              // fedadam, fedyogi, lamb: likewise
   double tau = 1e-3;                // beside the square root: > 0; lamb's epsilon
   double weight_decay = 0;          // lars, lamb
   double trust = 1;                 // lars, lamb: a factor of the layer's rate
+  std::uint64_t every = 4;          // delayed_nesterov: the momentum steps once in so many commits
+  double c = 0;                     // and the commits between take so much of it: in [0, 1 / every]
   std::uint64_t warmup_rounds = 0;  // the rate rises over so many first rounds
   std::uint64_t scale_to = 0;       // the total weight that lr is meant for; 0: lr holds for any
   bool operator==(const ServerOptimizer&) const = default;
 
   // A kind with the defaults that its paper gives, or that suit means of pseudo-gradients: lr is 1 for fedavg, fedavgm
-  // and lars, 0.7 for nesterov, 0.01 for the others; lars has trust 0.001; lamb beta2 0.999 and tau 1e-6.
+  // and lars, 0.7 for nesterov and delayed_nesterov, 0.01 for the others; lars has trust 0.001; lamb beta2 0.999 and
+  // tau 1e-6.
   static ServerOptimizer of(Optimizer kind);
 };
 

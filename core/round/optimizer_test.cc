@@ -18,9 +18,12 @@ TEST(ServerOptimizerText, RoundTrips) {
             "nesterov:lr=0.7,momentum=0.9,warmup=5,scale_to=100");
   EXPECT_EQ(to_string(parse_server_optimizer("lamb").value()),
             "lamb:lr=0.01,beta1=0.9,beta2=0.999,tau=1e-06,weight_decay=0,trust=1");
-  for (const char* text : {"fedavg:lr=0.125", "fedavgm", "fedavgm:lr=2,momentum=0", "fedadagrad:tau=0.5",
-                           "fedadam:lr=0.1,beta1=0,beta2=0.9", "fedyogi:warmup=12", "nesterov",
-                           "lars:trust=0.02,weight_decay=0.0001", "lamb:tau=1e-8,scale_to=64", "mean"}) {
+  EXPECT_EQ(to_string(parse_server_optimizer("delayed_nesterov:every=1000000,c=0.000001").value()),
+            "delayed_nesterov:lr=0.7,momentum=0.9,every=1000000,c=1e-06");
+  for (const char* text :
+       {"fedavg:lr=0.125", "fedavgm", "fedavgm:lr=2,momentum=0", "fedadagrad:tau=0.5",
+        "fedadam:lr=0.1,beta1=0,beta2=0.9", "fedyogi:warmup=12", "nesterov", "lars:trust=0.02,weight_decay=0.0001",
+        "lamb:tau=1e-8,scale_to=64", "mean", "delayed_nesterov:every=49,c=0.02,warmup=3"}) {
     const ServerOptimizer optimizer = parse_server_optimizer(text).value();
     EXPECT_EQ(parse_server_optimizer(to_string(optimizer)).value(), optimizer);
   }
@@ -34,6 +37,7 @@ TEST(ServerOptimizerText, DefaultsAreFixed) {
       {Optimizer::kFedAdam, "fedadam:lr=0.01,beta1=0.9,beta2=0.99,tau=0.001"},
       {Optimizer::kFedYogi, "fedyogi:lr=0.01,beta1=0.9,beta2=0.99,tau=0.001"},
       {Optimizer::kNesterov, "nesterov:lr=0.7,momentum=0.9"},
+      {Optimizer::kDelayedNesterov, "delayed_nesterov:lr=0.7,momentum=0.9,every=4,c=0"},
       {Optimizer::kLars, "lars:lr=1,momentum=0.9,weight_decay=0,trust=0.001"},
       {Optimizer::kLamb, "lamb:lr=0.01,beta1=0.9,beta2=0.999,tau=1e-06,weight_decay=0,trust=1"},
       {Optimizer::kMean, "mean"},
@@ -44,6 +48,8 @@ TEST(ServerOptimizerText, DefaultsAreFixed) {
   EXPECT_EQ(adam, (ServerOptimizer{.kind = Optimizer::kFedAdam, .lr = 0.01}));
   EXPECT_EQ(ServerOptimizer::of(Optimizer::kFedAdagrad),
             (ServerOptimizer{.kind = Optimizer::kFedAdagrad, .lr = 0.01, .beta2 = 0.99}));
+  EXPECT_EQ(ServerOptimizer::of(Optimizer::kDelayedNesterov),
+            (ServerOptimizer{.kind = Optimizer::kDelayedNesterov, .lr = 0.7}));
   EXPECT_EQ(ServerOptimizer::of(Optimizer::kLars), (ServerOptimizer{.kind = Optimizer::kLars, .trust = 1e-3}));
 }
 
@@ -58,6 +64,12 @@ TEST(ServerOptimizerText, RangesAreChecked) {
   EXPECT_EQ(refusal({.tau = 1e4}), "optimizer.tau = 10000: expected 1e-12 to 1000");
   EXPECT_EQ(refusal({.weight_decay = 1.5}), "optimizer.weight_decay = 1.5: expected 0 to 1");
   EXPECT_EQ(refusal({.trust = 0}), "optimizer.trust = 0: expected 1e-09 to 1e+06");
+  EXPECT_EQ(refusal({.every = 0}), "optimizer.every = 0: expected 1 to 1e+06");
+  EXPECT_EQ(refusal({.every = 2'000'000}), "optimizer.every = 2e+06: expected 1 to 1e+06");
+  EXPECT_EQ(refusal({.c = -0.1}), "optimizer.c = -0.1: expected 0 to 1");
+  EXPECT_EQ(refusal({.every = 8, .c = 0.25}), "optimizer.c = 0.25: expected at most 0.125, which is 1 / every");
+  EXPECT_TRUE(check_server_optimizer({.every = 8, .c = 0.125}).ok());
+  EXPECT_TRUE(check_server_optimizer({.every = 1, .c = 1}).ok());
   EXPECT_EQ(refusal({.warmup_rounds = 1'000'000'001, .scale_to = 7}),
             "optimizer.name = warmup 1000000001 and scale_to 7: expected at most 1000000000 rounds and a weight of "
             "9007199254740992");
@@ -75,7 +87,7 @@ TEST(ServerOptimizerText, EveryNameHasItsDefaults) {
 
 TEST(ServerOptimizerText, RefusalsSayWhatWasExpected) {
   const std::pair<const char*, const char*> cases[] = {
-      {"adam", "one of fedavg, fedavgm, fedadagrad, fedadam, fedyogi, nesterov, lars, lamb, mean"},
+      {"adam", "one of fedavg, fedavgm, fedadagrad, fedadam, fedyogi, nesterov, delayed_nesterov, lars, lamb, mean"},
       {"", "one of fedavg"},
       {"fedavg:", "expected lr=NUMBER, warmup"},
       {"fedavg:momentum=0.9", "option \"momentum=0.9\": expected lr=NUMBER, warmup=ROUNDS or scale_to=WEIGHT"},
@@ -95,6 +107,15 @@ TEST(ServerOptimizerText, RefusalsSayWhatWasExpected) {
       {"fedavg:warmup=9999999999", "at most 1000000000 rounds"},
       {"mean:lr=0.5", "option \"lr=0.5\": expected no options: the next model is the mean itself"},
       {"mean:warmup=5", "expected no options"},
+      {"delayed_nesterov:beta1=0.9", "expected lr=NUMBER, momentum=NUMBER, every=COUNT, c=NUMBER, warmup=ROUNDS"},
+      {"delayed_nesterov:every=2.5", "option \"every=2.5\": expected every to be a whole number"},
+      {"delayed_nesterov:every=-1", "every to be a whole number"},
+      {"delayed_nesterov:every=1e3", "every to be a whole number"},
+      {"delayed_nesterov:every", "expected lr=NUMBER"},
+      {"delayed_nesterov:every=0", "optimizer.every = 0: expected 1 to 1e+06"},
+      {"delayed_nesterov:c=nan", "optimizer.c = nan: expected 0 to 1"},
+      {"delayed_nesterov:c=0.3", "optimizer.c = 0.3: expected at most 0.25, which is 1 / every"},
+      {"nesterov:every=4", "expected lr=NUMBER, momentum=NUMBER, warmup"},
       {"lars:weight_decay=2", "optimizer.weight_decay = 2: expected 0 to 1"},
   };
   EXPECT_THAT(parse_server_optimizer("fedavg:" + std::string(1'000, 'x')).error().message, HasSubstr("at most 512"));

@@ -51,8 +51,27 @@ Result<MissingWorkers> missing_workers_from_name(std::string_view name) {
 
 bool late_is_next(const Plan& plan) { return plan.late == "next"; }
 
+bool is_async(const Plan& plan) { return plan.mode == "async"; }
+
+void set_mode(std::string_view mode, Plan* plan) {
+  plan->mode = mode;
+  if (!is_async(*plan)) return;
+  plan->late = "next";
+  plan->staleness_max = 10;
+}
+
 Status check_plan(const Plan& plan) {
   FLUVIAL_TRY(try_plan(plan, [](const PlanKey& key, const auto& field) { return check(key, field); }));
+  if (!is_async(plan) && plan.mode != "rounds") {
+    return expected("mode", "'" + printable(plan.mode, 80) + "'", "rounds or async");
+  }
+  if (is_async(plan) && !late_is_next(plan)) {
+    return expected("late", "'" + printable(plan.late, 80) + "'", "next, where mode = async");
+  }
+  if (is_async(plan) && plan.participants_fraction != 1) {
+    return expected("participants.fraction", std::to_string(plan.participants_fraction),
+                    "1 where mode = async: async.goal says how many a window waits for");
+  }
   if (!late_is_next(plan) && plan.late != "residual") {
     return expected("late", "'" + printable(plan.late, 80) + "'", "residual or next");
   }

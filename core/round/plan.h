@@ -24,6 +24,7 @@ Result<MissingWorkers> missing_workers_from_name(std::string_view name);
 
 struct Plan {
   std::string name;
+  std::string mode = "rounds";  // or "async": windows, without a barrier (docs/design/windows.md)
   std::uint64_t rounds = 10;
   std::uint64_t local_steps = 1;  // 1: synchronous SGD
 
@@ -61,12 +62,20 @@ struct Plan {
   std::uint32_t staleness_max = 1;  // how many rounds later it may enter one
   double staleness_power = 0.5;     // it counts (1 + staleness)^-power
 
+  // Of a run with mode = "async".
+  std::uint64_t async_goal = 0;       // contributions with which a window commits; 0: 10, at most half the participants
+  std::uint32_t async_lead_max = 0;   // a site starts only so many updates ahead of the slowest; 0: no bound
+  std::uint32_t async_drift_max = 2;  // how many windows later than it was admitted a contribution may enter
+
   WorkerTable worker;  // what the workers are given, the same at each site
 
   bool operator==(const Plan&) const = default;
 };
 
 bool late_is_next(const Plan& plan);
+bool is_async(const Plan& plan);
+// What a plan is that says nothing but its mode: "async" has late = "next" and staleness_max = 10.
+void set_mode(std::string_view mode, Plan* plan);
 
 // kInvalidArgument naming the key, its value and what was expected. The codec's text and down's are not checked here:
 // core/aggregate does that (plan_codec.h, down.h).

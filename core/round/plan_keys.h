@@ -35,6 +35,23 @@ void visit_late(P& plan, Visit& visit) {
         plan.staleness_power);
 }
 
+// Windows without a barrier.
+template <typename P, typename Visit>
+void visit_async(P& plan, Visit& visit) {
+  visit({"mode", 36, "text", "`rounds`, or `async`: windows without a barrier (below); it sets defaults of `late`", 1,
+         16},
+        plan.mode);
+  visit({"async.goal", 37, "count",
+         "mode = async: contributions with which a window commits; 0: 10, at most half of who takes part", 0, 1e6},
+        plan.async_goal);
+  visit({"async.lead_max", 38, "count",
+         "mode = async: a site begins only so many updates ahead of the slowest one; 0: no bound", 0, 1e6},
+        plan.async_lead_max);
+  visit({"async.drift_max", 39, "count",
+         "mode = async: how many windows after it was admitted a contribution may still enter one", 1, 16},
+        plan.async_drift_max);
+}
+
 // Calls visit(const PlanKey&, field) for each, in the order of the canonical JSON.
 template <typename P, typename Visit>
 void visit_plan(P& plan, Visit&& visit) {
@@ -67,6 +84,7 @@ void visit_plan(P& plan, Visit&& visit) {
          "keep and show what each site's workers report; false: the means by weight alone (below)"},
         plan.metrics_by_site);
   visit_late(plan, visit);
+  visit_async(plan, visit);
   visit({"participants.fraction", 9, "fraction", "of the connected sites, sampled anew each round", 0, 1, true},
         plan.participants_fraction);
   visit({"participants.min", 10, "count", "connected sites that a round waits for; unless it is named: see Opening", 1,
@@ -89,7 +107,7 @@ void visit_plan(P& plan, Visit&& visit) {
   visit(
       {"optimizer.learning_rate", 17, "factor", "of the server's step; other optimizers have another default (below)"},
       plan.optimizer.lr);
-  visit({"optimizer.momentum", 18, "factor", "fedavgm, nesterov, lars"}, plan.optimizer.momentum);
+  visit({"optimizer.momentum", 18, "factor", "fedavgm, nesterov, delayed_nesterov, lars"}, plan.optimizer.momentum);
   visit({"residual.norm_max", 19, "2-norm", "a site drops a larger residual, and counts that; 0: no bound", 0, 1e30},
         plan.residual_norm_max);
   visit({"residual.age_max_rounds", 20, "count",

@@ -15,6 +15,7 @@ TEST(PlanJson, TextIsFixed) {
       R"("value_abs_max":1.024E3,"update_norm_max":0E0,"attempts_max":3,"models_kept":3,)"
       R"("models_kept_best":"","seed":1,"sum_digest":false,)"
       R"("metrics_by_site":true,"late":"residual","staleness_max":1,"staleness_power":5E-1,)"
+      R"("mode":"rounds","async.goal":0,"async.lead_max":0,"async.drift_max":2,)"
       R"("participants.fraction":1E0,"participants.min":1,"participants.quorum":1,)"
       R"("participants.weight_min":1,"deadlines.soft_ms":30000,"deadlines.soft_min_ms":5000,)"
       R"("deadlines.adaptive":true,"deadlines.hard_ms":60000,"optimizer.name":"fedavg:lr=1",)"
@@ -27,6 +28,7 @@ TEST(PlanJson, TextIsFixed) {
       R"("fraction_bits":33,"value_abs_max":1.65E1,"update_norm_max":1E-3,"attempts_max":1000,)"
       R"("models_kept":8,"models_kept_best":"test_accuracy:max","seed":9007199254740993,"sum_digest":true,)"
       R"("metrics_by_site":false,"late":"next","staleness_max":3,"staleness_power":7.5E-1,)"
+      R"("mode":"rounds","async.goal":0,"async.lead_max":0,"async.drift_max":2,)"
       R"("participants.fraction":1E-1,)"
       R"("participants.min":4,"participants.quorum":3,"participants.weight_min":4611686018427387904,)"
       R"("deadlines.soft_ms":7000,"deadlines.soft_min_ms":1500,"deadlines.adaptive":false,)"
@@ -106,8 +108,8 @@ TEST(PlanJson, RefusesAWrongValueOfEachKind) {
   EXPECT_EQ(refusal_of("worker", R"({"x":{}})"), "worker.x = {}: expected start, as in {start = 0.1, decay = 0.99}");
   EXPECT_EQ(refusal_of("optimizer.name", "1"), "plan: optimizer.name: expected a text");
   EXPECT_EQ(refusal_of("optimizer.name", "\"adam\""),
-            "server optimizer \"adam\": expected one of fedavg, fedavgm, fedadagrad, fedadam, fedyogi, nesterov, lars, "
-            "lamb, mean, and its options as in fedavgm:lr=1,momentum=0.9");
+            "server optimizer \"adam\": expected one of fedavg, fedavgm, fedadagrad, fedadam, fedyogi, nesterov, "
+            "delayed_nesterov, lars, lamb, mean, and its options as in fedavgm:lr=1,momentum=0.9");
   EXPECT_EQ(refusal_of("optimizer.momentum", "1"), "optimizer.momentum = 1: expected 0 to below 1");
 }
 

@@ -103,6 +103,7 @@ Result<PartialHead> head_from_proto(const v1::PartialBegin& begin, NodeId child,
   head.chunk_count = begin.chunk_count();
   if (begin.scale_bits() > 62) return Error{Code::kInvalidArgument, "scale beyond 62 bits"};
   head.scale_bits = static_cast<int>(begin.scale_bits());
+  if (head.chunk_count > 0) head.what.scale_bits = head.scale_bits;
   head.first_chunk = begin.first_chunk();
   FLUVIAL_ASSIGN(head.digest_kind, digest_kind_from_proto(begin.digest()));
   return head;

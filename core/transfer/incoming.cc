@@ -144,23 +144,25 @@ Result<Incoming> Incoming::begin(PartialHead head, Terms terms, const Staging& s
   return incoming;
 }
 
-bool Incoming::is_of(RunId run, RoundId round) const {
-  return update_ ? update_->run == run && update_->round == round : partial_->run == run && partial_->round == round;
-}
-
 wire::Received Incoming::received() const {
   return update_ ? wire::Received{update_->incarnation, update_->submission, next_index_}
                  : wire::Received{partial_->incarnation, partial_->sequence, next_index_};
 }
 
+// The same round, or with windows a later one, which the same update or sum may enter.
+bool Incoming::is_for(RunId run, RoundId round) const {
+  const bool has_windows = terms_.late && terms_.late->drift_max > 0;
+  return run == this->run() && (round == this->round() || (has_windows && round > this->round()));
+}
+
 bool Incoming::continues(const UpdateHead& head) const {
-  return update_ && is_of(head.run, head.round) && update_->site == head.site &&
+  return update_ && is_for(head.run, head.round) && update_->site == head.site &&
          update_->base_version == head.base_version && head.digest_kind == digest_.kind() &&
          received() == wire::Received{head.incarnation, head.submission, head.first_chunk};
 }
 
 bool Incoming::continues(const PartialHead& head) const {
-  return partial_ && is_of(head.run, head.round) && partial_->child == head.child &&
+  return partial_ && is_for(head.run, head.round) && partial_->child == head.child &&
          head.digest_kind == digest_.kind() &&
          received() == wire::Received{head.incarnation, head.sequence, head.first_chunk};
 }
@@ -169,6 +171,7 @@ Status Incoming::resume(UpdateHead head, const Terms& terms) {
   FLUVIAL_CHECK(continues(head), "a head that goes on from elsewhere");
   FLUVIAL_TRY(check_shape(head, terms));
   update_ = std::move(head);
+  go_on_under(terms);
   return {};
 }
 
@@ -178,7 +181,16 @@ Status Incoming::resume(PartialHead head, const Terms& terms) {
   FLUVIAL_TRY(check_shape(head, terms));
   FLUVIAL_TRY(check_same_sum(*partial_, head));
   partial_ = std::move(head);
+  go_on_under(terms);
   return {};
+}
+
+// With windows the open round may be a later one than it was cut off in.
+void Incoming::go_on_under(const Terms& terms) {
+  terms_.base = terms.base;
+  terms_.base_version = terms.base_version;
+  terms_.base_integers = terms.base_integers;
+  terms_.late = terms.late;
 }
 
 Status Incoming::chunk(std::uint64_t index, Buffer bytes) {

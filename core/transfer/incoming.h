@@ -67,7 +67,8 @@ class Incoming {
   Result<StagedArrival> end(const std::string& sha256, ByteSpan trailer,
                             const std::optional<Signature>& signature = {});
 
-  bool is_of(RunId run, RoundId round) const;
+  RunId run() const { return update_ ? update_->run : partial_->run; }
+  RoundId round() const { return update_ ? update_->round : partial_->round; }  // that it is to enter
   wire::Received received() const;
   // Whether the head is of this submission, or of this sequence of the same incarnation, begins where this one stopped,
   // and means the same digest.
@@ -81,6 +82,8 @@ class Incoming {
  private:
   Incoming(Terms terms, std::uint64_t chunk_count, std::uint64_t bytes_max, DigestKind digest_kind,
            const Staging& staging);
+  bool is_for(RunId run, RoundId round) const;
+  void go_on_under(const Terms& terms);
   Status verify_chunk(ByteSpan bytes);
   Status verify_packed(ByteSpan bytes, std::size_t count);
   Status verify_end(const std::string& sha256, ByteSpan trailer);

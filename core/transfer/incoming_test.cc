@@ -367,6 +367,32 @@ TEST_F(IncomingTest, NothingElseContinuesIt) {
   }
 }
 
+TEST_F(IncomingTest, InTheNextWindowItGoesOn) {
+  Terms terms = test_terms();
+  terms.late = std::make_shared<const round::Lateness>(round::Lateness{1, {512, 362, 296}, {}, 1});
+  Result<Incoming> incoming = Incoming::begin(test_head(7, 9, 3), terms, staging_);
+  ASSERT_TRUE(incoming.ok());
+  feed(*incoming, test_values(1), 0, 2);
+  UpdateHead head = test_head(7, 9, 3);
+  head.first_chunk = 2;
+  head.round = RoundId(2);
+  EXPECT_TRUE(incoming->continues(head));
+  UpdateHead other = head;
+  other.round = RoundId(0);
+  EXPECT_FALSE(incoming->continues(other));
+
+  terms.base_version = ModelVersion(1);  // and there it is admitted
+  terms.base.fill(std::byte{1});
+  round::Lateness later = *terms.late;
+  later.earlier = {{RunId(1), ModelVersion(0), head.base, 4}};
+  terms.late = std::make_shared<const round::Lateness>(later);
+  ASSERT_TRUE(incoming->resume(head, terms).ok());
+  feed(*incoming, test_values(1), 2, 3);
+  const Result<StagedArrival> staged = incoming->end(test_digest(test_values(1)), test_trailer().span());
+  ASSERT_TRUE(staged.ok()) << staged.error().message;
+  EXPECT_EQ(staged->what.contributors.find(SiteId(7))->admitted, ModelVersion(1));
+}
+
 TEST_F(IncomingTest, ADiskThatFailsRefusesAndGivesBack) {
   store::StagingBudget none(0);
   Result<Incoming> incoming = Incoming::begin(test_head(7), test_terms(), {&none, &files_, "/spill"});

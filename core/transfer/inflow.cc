@@ -34,7 +34,7 @@ Status admit_partial(const PartialHead& head, const RoundBook& book, const std::
 }
 
 std::optional<Brought::Signed> Brought::signed_of(const round::Contribution& contribution) const {
-  if (contribution.base == contribution.admitted) return Signed{round, base};
+  if (contribution.admitted == ModelVersion()) return Signed{round, base};
   const round::ModelRef open{run, ModelVersion(round.value() - 1), base, 0};
   const Digest* const from = round::base_of(open, late.get(), contribution.base);
   if (from == nullptr) return std::nullopt;
@@ -47,6 +47,7 @@ Status Inflow::admit(RoundBook& book, Receiver& receiver) {
   if (update_) FLUVIAL_TRY(book.admit(*update_));
   FLUVIAL_ASSIGN(terms_, update_ ? receiver.admit(*update_) : receiver.admit(*partial_));
   base_ = terms_->base;
+  round_ = RoundId(terms_->base_version.value() + 1);
   late_ = terms_->late;
   return {};
 }
@@ -78,7 +79,7 @@ Status Inflow::end(const v1::UpdateEnd& end, ByteSpan trailer, const FindForged&
     }
     Result<StagedArrival> whole = incoming_->end(end.sha256(), trailer, signature);
     if (!whole.ok()) return whole.error();
-    forged_ = find_forged({whole->run, whole->round, base_, whole->what.contributors, late_});
+    forged_ = find_forged({whole->run, round_, base_, whole->what.contributors, late_});
     if (!forged_.empty()) return forged_.front().error;
     if (update_) {
       told_ = *whole->what.contributors.find(update_->site);

@@ -43,7 +43,7 @@ Status admit_partial(const PartialHead& head, const RoundBook& book, const std::
 // What a child has brought, whole, before it may be added to the sum.
 struct Brought {
   RunId run;
-  RoundId round;
+  RoundId round;  // that was open when it began to come
   Digest base{};  // that the round starts from
   const round::ContributorSet& contributors;
   std::shared_ptr<const round::Lateness> late = {};  // of the round; null: none of them is of an earlier one
@@ -96,7 +96,8 @@ class Inflow {
   std::optional<Terms> terms_;
   std::optional<Incoming> incoming_;  // from start() on; before it, what an earlier session left
   std::optional<StagedArrival> arrival_;
-  Digest base_{};  // of the open round
+  RoundId round_;  // the open one, when it began
+  Digest base_{};  // that one's
   std::shared_ptr<const round::Lateness> late_;
   std::vector<round::Refusal> forged_;  // contributions of the partial
   // What the site says in the trailer of its update, whether that was refused before or not.

@@ -6,10 +6,18 @@
 namespace fluvial::transfer {
 
 void RoundBook::open(RunId run, RoundId round) {
-  if (is_open(run, round)) return;
+  if (open_ && run == run_ && round == round_) return;
   close();
   open_ = true;
   run_ = run;
+  since_ = round_ = round;
+}
+
+void RoundBook::go_over(RunId run, RoundId round) {
+  if (!open_ || run != run_ || round < round_) return open(run, round);
+  complete_.clear();  // as in a round: a site whose folder was lost, or is an older copy, is heard again
+  // Whoever has not come back by then may never.
+  std::erase_if(kept_, [this](const auto& one) { return one.second.round() < round_; });
   round_ = round;
 }
 
@@ -65,7 +73,7 @@ void RoundBook::complete(const StagedArrival& arrival) {
 
 void RoundBook::keep(NodeId child, Incoming incoming) {
   kept_.erase(child);
-  if (open_ && incoming.is_of(run_, round_) && incoming.received().chunks > 0) {
+  if (is_open(incoming.run(), incoming.round()) && incoming.received().chunks > 0) {
     kept_.emplace(child, std::move(incoming));
   }
 }

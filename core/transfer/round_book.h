@@ -16,7 +16,9 @@ namespace fluvial::transfer {
 class RoundBook {
  public:
   void open(RunId run, RoundId round);  // forgets any other round; no effect when this one is open
-  void close();                         // forgets everything
+  // The next window of the run is open: transfers that were cut off in the one before it are kept. Otherwise as open().
+  void go_over(RunId run, RoundId round);
+  void close();  // forgets everything
 
   // ---- one submission, one content ----
   // kStale: a higher incarnation of this site, or a higher submission of the same incarnation, was complete here.
@@ -40,10 +42,11 @@ class RoundBook {
  private:
   template <typename Head>
   std::optional<Incoming> take_of(NodeId child, const Head& head);
-  bool is_open(RunId run, RoundId round) const { return open_ && run == run_ && round == round_; }
+  bool is_open(RunId run, RoundId round) const { return open_ && run == run_ && round <= round_ && round >= since_; }
 
   bool open_ = false;
   RunId run_;
+  RoundId since_;  // the first of the windows up to this one; without windows the round itself
   RoundId round_;
   std::map<SiteId, round::Contribution> complete_;  // the newest of each site
   std::map<NodeId, Incoming> kept_;

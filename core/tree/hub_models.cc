@@ -88,7 +88,8 @@ net::Awaitable<void> Hub::stream_model(std::shared_ptr<net::Session> session, st
     SharedBytes source;
     bool begins = false;
     const Result<std::uint64_t> available = co_await ask(runtime_.strand, [&]() -> Result<std::uint64_t> {
-      if (slot->abandoned()) {  // overtaken; or what came was damaged, and comes anew, as the model itself
+      // Overtaken; or what came was damaged, and comes anew, as the model itself.
+      if (slot->is_given_up() || (slot->abandoned() && !slot->complete())) {
         std::shared_ptr<ModelSlot> anew = owner_.model(wanted.model);
         if (anew == nullptr || anew->abandoned()) return Error{Code::kCancelled, "overtaken"};
         slot = std::move(anew);

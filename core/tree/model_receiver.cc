@@ -19,7 +19,9 @@ namespace fluvial::tree {
 namespace {
 
 constexpr int kAttemptsMax = 5;  // of a model that arrives damaged, until the next session
-constexpr int kAheadMax = 5;     // models that come ahead, until one is whole and named: each may take memory
+constexpr Duration kStillMax =
+    std::chrono::seconds(3);  // a parent that has another model by then may send no more of it
+constexpr int kAheadMax = 5;  // models that come ahead, until one is whole and named: each may take memory
 
 }  // namespace
 
@@ -56,7 +58,9 @@ struct ModelReceiver::Fetch {
   std::uint64_t received = 0;            // in the sink
   std::uint64_t position = 0;            // of the parent's stream; at most `received`
   bool promised = false;                 // asked for on this session, when the parent had named it
+  bool asked = false;                    // on this session
   bool flowing = false;                  // begun on this session, not whole yet
+  TimePoint moved_at;                    // when something of it came last, or it was asked for
   bool held_up = false;                  // being checked, or waiting to be asked for again
   int attempts = 1;
 };
@@ -124,6 +128,8 @@ void ModelReceiver::forget_ahead(RunId run) {
 
 void ModelReceiver::request(Fetch& fetch) {
   fetch.flowing = false;
+  fetch.asked = true;
+  fetch.moved_at = runtime_.clock.now();
   v1::Envelope message;
   *message.mutable_model_request()->mutable_model() = wire::to_proto(fetch.ref);
   if (fetch.takes_form) {
@@ -148,8 +154,14 @@ void ModelReceiver::parent_up() {
   request(*fetch_);
 }
 
+std::optional<round::ModelRef> ModelReceiver::flowing() const {
+  if (!fetch_ || !fetch_->is_wanted) return std::nullopt;
+  const bool flows = (fetch_->asked || fetch_->flowing) && runtime_.clock.now() - fetch_->moved_at < kStillMax;
+  return flows || fetch_->is_whole() ? std::optional(fetch_->ref) : std::nullopt;
+}
+
 void ModelReceiver::parent_down() {
-  if (fetch_) fetch_->flowing = false;
+  if (fetch_) fetch_->asked = fetch_->flowing = false;
 }
 
 void ModelReceiver::forget() {
@@ -198,6 +210,7 @@ net::Awaitable<Status> ModelReceiver::begin(v1::ModelBegin message) {
   if (!begun.ok()) co_return begun.error();
   fetch->position = message.offset();
   fetch->flowing = true;
+  fetch->moved_at = runtime_.clock.now();
   co_return Status{};
 }
 
@@ -257,6 +270,7 @@ Status ModelReceiver::chunk(const v1::ModelChunk& message, ByteSpan bytes) {
   }
   fetch.position += bytes.size();
   bytes_received_ += bytes.size();
+  fetch.moved_at = runtime_.clock.now();
   if (fetch.position <= fetch.received) return {};  // a request before this one brought them
   const ByteSpan fresh = bytes.last(fetch.position - fetch.received);
   FLUVIAL_TRY(fetch.form ? fetch.sink->append_form(fresh) : fetch.sink->append(fresh));

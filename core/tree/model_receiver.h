@@ -76,7 +76,10 @@ class ModelReceiver {
   void stop();
   std::uint64_t bytes_received() const { return bytes_received_; }  // of all models: grows while something comes
   std::optional<std::uint64_t> bytes_expected() const;              // of the one that comes, as it comes
-  std::uint64_t bytes_here() const;                                 // of those
+  // That comes from the parent just now, or is being checked, and was asked for by its name; none, too, when nothing of
+  // it has come for a while: a parent may have lost it.
+  std::optional<round::ModelRef> flowing() const;
+  std::uint64_t bytes_here() const;  // of those
 
   // What the parent sends. An error is a breach of the protocol; what belongs to an earlier request is passed over.
   net::Awaitable<Status> begin(v1::ModelBegin message);

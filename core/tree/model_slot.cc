@@ -116,6 +116,11 @@ net::Awaitable<void> ModelSlot::wait_beyond(std::uint64_t offset, std::optional<
   while (!abandoned_ && !(begun() && is_more())) co_await changed_.wait();
 }
 
+void ModelSlot::give_up() {
+  given_up_ = true;
+  abandon();
+}
+
 void ModelSlot::abandon() {
   abandoned_ = true;
   changed_.notify_all();

@@ -70,6 +70,8 @@ class ModelSlot {
   net::Awaitable<void> wait_beyond(std::uint64_t offset, std::optional<round::ModelForm> form = {});
   void abandon();
   bool abandoned() const { return abandoned_; }
+  void give_up();  // also to those who would get the rest of a whole one
+  bool is_given_up() const { return given_up_; }
 
  private:
   round::ModelRef ref_;
@@ -84,6 +86,7 @@ class ModelSlot {
   SharedBytes form_bytes_;
   std::uint64_t form_available_ = 0;
   bool abandoned_ = false;
+  bool given_up_ = false;
   net::AsyncSignal changed_;
 };
 

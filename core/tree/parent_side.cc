@@ -35,7 +35,7 @@ Error not_open(RoundId round) { return {Code::kStale, "round " + std::to_string(
 }  // namespace
 
 Result<transfer::Terms> ParentSide::admit(const transfer::UpdateHead& head) {
-  if (!owner_.is_current(head.run, head.round)) return not_open(head.round);
+  if (!owner_.takes(head.run, head.round)) return not_open(head.round);
   FLUVIAL_TRY(owner_.may_take(head));
   watch_.begun(head.site, now());
   spans_.begun(head.run, head.round, round::SpanKind::kStage, now(), head.site);
@@ -43,7 +43,7 @@ Result<transfer::Terms> ParentSide::admit(const transfer::UpdateHead& head) {
 }
 
 Result<transfer::Terms> ParentSide::admit(const transfer::PartialHead& head) {
-  if (!owner_.is_current(head.run, head.round)) return not_open(head.round);
+  if (!owner_.takes(head.run, head.round)) return not_open(head.round);
   const auto is_below = [&](SiteId site) { return owner_.may_bring(head.child, site); };
   const auto admit = [&] { return owner_.may_take(head); };
   const auto accuse = [&](const std::vector<round::Refusal>& conflicts) {
@@ -56,22 +56,34 @@ Result<transfer::Terms> ParentSide::admit(const transfer::PartialHead& head) {
 }
 
 std::vector<SiteId> ParentSide::without(const transfer::PartialHead& head) {
-  if (!owner_.is_current(head.run, head.round)) return {};
+  if (!owner_.takes(head.run, head.round)) return {};
   return transfer::without(head, owner_.gather(), [&](SiteId site) { return owner_.may_bring(head.child, site); });
 }
 
 void ParentSide::arrived(transfer::StagedArrival arrival) {
-  if (!owner_.is_current(arrival.run, arrival.round)) {
+  if (!owner_.takes(arrival.run, arrival.round)) {
     children_.send(arrival.child, transfer::receipt(arrival, Error{Code::kStale, "the round is closed"}));
     return;
   }
   spans_.ended(arrival.run, arrival.round, round::SpanKind::kStage, now(), arrival.child);
+  if (!owner_.is_current(arrival.run, arrival.round)) {  // a window before
+    std::erase_if(arrival.what.refusals, [](const auto& one) { return !round::drops_update(one.error.code); });
+    for (round::Refusal& refusal : arrival.what.refusals) refusal.own = refusal.own_round(arrival.round);
+  }
   counts_.updates_verified.add();
   count_bytes(arrival);
   arrival.what.contributors.spend(watch_.verified(arrival.child, arrival.update() != nullptr, now()));
+  admit_on_newest(&arrival);
   const round::Arrival what = arrival.what;
   const ArrivalId id(sum_.stage(std::move(arrival)));
   owner_.staged(id, what);
+}
+
+// An update that was on its way while windows passed is admitted on the model of the one that it reaches.
+void ParentSide::admit_on_newest(transfer::StagedArrival* arrival) const {
+  if (arrival->update() == nullptr || owner_.is_current(arrival->run, arrival->round)) return;
+  const Result<transfer::Terms> terms = owner_.terms(/*brings_integers=*/false);
+  if (terms.ok() && terms->late) arrival->what.contributors.admitted_on(terms->base_version);
 }
 
 void ParentSide::count_bytes(const transfer::StagedArrival& arrival) const {
@@ -84,14 +96,19 @@ void ParentSide::count_bytes(const transfer::StagedArrival& arrival) const {
 }
 
 void ParentSide::refused(RunId run, RoundId round, const round::Refusal& refusal) {
-  if (!owner_.is_current(run, round)) return;
+  if (!owner_.takes(run, round)) return;
   spans_.ended(run, round, round::SpanKind::kStage, now(), refusal.site);
   counts_.contribution_refused(code_name(refusal.error.code));
-  owner_.will_not_be_in(refusal);
+  round::Refusal said = refusal;
+  if (!owner_.is_current(run, round)) {  // a window before: who merely took no part in that one is wanted in this
+    if (!round::drops_update(refusal.error.code)) return;
+    said.own = refusal.own_round(round);
+  }
+  owner_.will_not_be_in(said);
 }
 
 void ParentSide::accused(RunId run, RoundId round, NodeId by, const std::vector<round::Refusal>& conflicts) {
-  if (owner_.is_current(run, round)) owner_.are_accused(by, conflicts);
+  if (owner_.takes(run, round)) owner_.are_accused(by, conflicts);
 }
 
 bool ParentSide::knows_authors() { return owner_.knows_authors(); }
@@ -144,6 +161,12 @@ void ParentSide::begin() {
 void ParentSide::begin_sum(RunId run, RoundId round, transfer::SumShape shape) {
   sum_.drop_all();
   children_.book().open(run, round);
+  reset_sum(shape);
+  watch_.opened(now());
+}
+
+void ParentSide::go_over(RunId run, RoundId round, transfer::SumShape shape) {
+  children_.book().go_over(run, round);
   reset_sum(shape);
   watch_.opened(now());
 }

@@ -28,6 +28,8 @@ class RoundOwner {
  public:
   virtual ~RoundOwner() = default;
   virtual bool is_current(RunId run, RoundId round) const = 0;
+  // What was made for this round may come in: for the open one, or with windows for one shortly before it.
+  virtual bool takes(RunId run, RoundId round) const = 0;
   virtual const round::Gather& gather() const = 0;
   virtual AttemptId open_attempt() const = 0;   // 0: no round is in progress
   virtual bool is_here(SiteId site) const = 0;  // connected, however deep
@@ -75,6 +77,7 @@ class ParentSide final : public transfer::Receiver {
   // ---- the round
   void begin();                                                        // another one: nobody has been told of it
   void begin_sum(RunId run, RoundId round, transfer::SumShape shape);  // anew, without what was staged
+  void go_over(RunId run, RoundId round, transfer::SumShape shape);    // anew: what is staged is for this window
   void reset_sum(transfer::SumShape shape);                            // queued; what was staged stays
   void end();                                                          // of what came for it nothing is wanted any more
 
@@ -93,6 +96,7 @@ class ParentSide final : public transfer::Receiver {
  private:
   void on_taken(ArrivalId id, TimePoint begun, const transfer::StagedArrival& arrival,
                 const Result<round::ContributorSet>& added);
+  void admit_on_newest(transfer::StagedArrival* arrival) const;
   void count_bytes(const transfer::StagedArrival& arrival) const;
   void measure() const;
   TimePoint now() const { return runtime_.clock.now(); }

@@ -42,6 +42,9 @@ class FakeChildren final : public Children {
 class FakeOwner final : public RoundOwner {
  public:
   bool is_current(RunId run, RoundId round) const override { return run == kRun && round == kRound; }
+  bool takes(RunId run, RoundId round) const override {
+    return is_current(run, round) || (run == kRun && round == before);
+  }
   const round::Gather& gather() const override { return gather_; }
   Status may_take(const transfer::UpdateHead& head) const override {
     return gather_.admit(head.site, head.lease, head.weight);
@@ -73,6 +76,7 @@ class FakeOwner final : public RoundOwner {
   std::vector<std::pair<NodeId, SiteId>> accused;
   std::vector<Error> failures;
   round::ContributorSet sum;
+  RoundId before;  // the window before, whose updates may come in; 0: there are none
   AttemptId attempt{1};
   std::set<SiteId> here{SiteId(1), SiteId(2)};
   std::function<void()> on_taken;
@@ -175,6 +179,27 @@ TEST_F(ParentSideTest, AnUpdateIsStagedAddedToTheSumAndAnswered) {
   EXPECT_EQ(last_receipt().code(), wire::status_code_to_proto(Status{}));
   side_.release(id);
   EXPECT_EQ(budget_.bytes_used(), 0U);
+}
+
+// Who merely took no part in the window before is wanted in this one; whose update can never be used has that to hear.
+TEST_F(ParentSideTest, OfTheWindowBeforeOnlyWhatDropsAnUpdateIsPassedOn) {
+  owner_.before = RoundId(kRound.value() + 7);
+  side_.refused(kRun, owner_.before, {SiteId(1), {Code::kUnavailable, "not now"}});
+  EXPECT_TRUE(owner_.refusals.empty());
+  side_.refused(kRun, owner_.before, {SiteId(1), {Code::kDataLoss, "not finite"}});
+  ASSERT_EQ(owner_.refusals.size(), 1U);
+  EXPECT_EQ(owner_.refusals[0].own, owner_.before);
+  side_.refused(kRun, kRound, {SiteId(2), {Code::kUnavailable, "not now"}});
+  EXPECT_EQ(owner_.refusals.size(), 2U);
+}
+
+TEST_F(ParentSideTest, WhoIsAccusedIsSaidWithWhoAccusesAndOfNoOtherRound) {
+  const std::vector<round::Refusal> conflicts = {{SiteId(1), {Code::kConflict, "two contents"}}};
+  side_.accused(kRun, RoundId(kRound.value() + 7), NodeId(8), conflicts);
+  EXPECT_TRUE(owner_.accused.empty());
+  side_.accused(kRun, kRound, NodeId(8), conflicts);
+  ASSERT_EQ(owner_.accused.size(), 1U);
+  EXPECT_EQ(owner_.accused[0], std::pair(NodeId(8), SiteId(1)));
 }
 
 TEST_F(ParentSideTest, AFencedPartialHearsWhomItMustDoWithoutAndAnUpdateWhyAlone) {

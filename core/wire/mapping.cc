@@ -216,10 +216,22 @@ Result<round::Schema> from_proto(const v1::Schema& schema) {
   return round::Schema::make(std::move(tensors));
 }
 
+namespace {
+
+void clear_async(v1::Plan* plan) {
+  plan->clear_mode();
+  plan->clear_async_goal();
+  plan->clear_async_lead_max();
+  plan->clear_async_drift_max();
+}
+
+}  // namespace
+
 void clear_late(v1::Plan* plan) {
   plan->clear_late();
   plan->clear_staleness_max();
   plan->clear_staleness_power();
+  clear_async(plan);
 }
 
 v1::Plan to_proto(const round::Plan& plan) {
@@ -227,6 +239,7 @@ v1::Plan to_proto(const round::Plan& plan) {
   visit_plan(plan, [&](const round::PlanKey& key, const auto& value) { PlanField(key).put(out, value); });
   if (plan.down == round::Plan().down) out.clear_down();  // as from a sender that does not know it
   if (!round::late_is_next(plan)) clear_late(&out);
+  if (!round::is_async(plan)) clear_async(&out);
   return out;
 }
 
@@ -240,6 +253,13 @@ Result<round::Plan> from_proto(const v1::Plan& plan) {
     out.late = absent.late;
     out.staleness_max = absent.staleness_max;
     out.staleness_power = absent.staleness_power;
+  }
+  if (out.mode.empty()) {
+    const round::Plan absent;
+    out.mode = absent.mode;
+    out.async_goal = absent.async_goal;
+    out.async_lead_max = absent.async_lead_max;
+    out.async_drift_max = absent.async_drift_max;
   }
   FLUVIAL_TRY(round::check_plan(out));
   return out;

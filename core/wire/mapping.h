@@ -47,7 +47,7 @@ Result<Signature> signature_from_proto(const std::string& bytes);  // kInvalidAr
 v1::Schema to_proto(const round::Schema& schema);
 Result<round::Schema> from_proto(const v1::Schema& schema);
 
-void clear_late(v1::Plan* plan);                       // its keys of late updates
+void clear_late(v1::Plan* plan);                       // its keys of late updates and windows
 v1::Plan to_proto(const round::Plan& plan);            // without schedules: an opening has the numbers of its round
 Result<round::Plan> from_proto(const v1::Plan& plan);  // checked by round::check_plan() as well
 

@@ -51,6 +51,7 @@ v1::LateRule to_proto(const round::Lateness& lateness) {
   rule.set_staleness_max(lateness.staleness_max);
   for (const std::uint32_t factor : lateness.factors) rule.add_factors(factor);
   for (const round::ModelRef& model : lateness.earlier) *rule.add_earlier() = to_proto(model);
+  rule.set_drift_max(lateness.drift_max);
   return rule;
 }
 
@@ -59,7 +60,7 @@ Result<round::Lateness> from_proto(const v1::LateRule& rule, const round::ModelR
       rule.earlier_size() > static_cast<int>(round::kStalenessMost)) {
     return Error{Code::kInvalidArgument, "late updates: more factors or models than there can be"};
   }
-  round::Lateness lateness{rule.staleness_max(), {rule.factors().begin(), rule.factors().end()}, {}};
+  round::Lateness lateness{rule.staleness_max(), {rule.factors().begin(), rule.factors().end()}, {}, rule.drift_max()};
   for (const v1::ModelRef& model : rule.earlier()) {
     FLUVIAL_ASSIGN(lateness.earlier.emplace_back(), from_proto(model));
   }

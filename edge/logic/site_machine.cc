@@ -30,7 +30,7 @@ std::string_view SiteMachine::doing() const {
   if (!work_) return "waiting";
   switch (work_->stage) {
     case Stage::kFetching: return "fetching";
-    case Stage::kTraining: return "training";
+    case Stage::kTraining: return work_->trained ? "waiting" : "training";
     case Stage::kEncoding: return "encoding";
     case Stage::kFolding: return "folding";
   }
@@ -74,6 +74,7 @@ Effects SiteMachine::run_over(RunId run) {
     work_->late = true;
     if (work_->stage == Stage::kFetching) start_next(out);
   }
+  catch_up(out);
   complete_runs(out);
   return out;
 }
@@ -120,8 +121,14 @@ Effects SiteMachine::offered(Offer offer, const std::optional<Error>& forbidden)
     may_send_next_ = true;
     told_pending_ = 0;
     if (!resolving_) out.push_back(Ask{*pending_});
+    if (!forbidden) begin_beside(*next_, out);
     return out;
   }
+  meet(std::move(offer), out);
+  return out;
+}
+
+void SiteMachine::meet(Offer offer, Effects& out) {
   if (work_) {
     if (!work_->lost && is_same_round(work_->offer, offer)) {
       work_->offer = std::move(offer);  // the next attempt, or another lease
@@ -139,10 +146,9 @@ Effects SiteMachine::offered(Offer offer, const std::optional<Error>& forbidden)
       next_ = std::move(offer);
       if (work_->stage == Stage::kFetching) start_next(out);
     }
-    return out;
+    return;
   }
   start(std::move(offer), out);
-  return out;
 }
 
 const Offer* SiteMachine::goal(const Work& work) {
@@ -153,12 +159,14 @@ const Offer* SiteMachine::goal(const Work& work) {
 
 // Whether the update of this work can enter the round: as its own opening said.
 bool SiteMachine::may_enter(const Work& work, RunId run, RoundId open) const {
-  const bool is_made = work.stage == Stage::kTraining || work.stage == Stage::kEncoding;
+  const bool is_made = work.stage == Stage::kTraining || work.stage == Stage::kEncoding || is_coming(work);
   return is_made && !work.late && !work.lost && work.offer.run == run && work.offer.late &&
          round::may_enter(*work.offer.late, work.offer.round, open);
 }
 
+// A window takes what was sent into one shortly before it.
 void SiteMachine::miss(Work& work) {
+  if (round::rolls(work.offer.late)) return;
   work.missed = true;
   work.into.reset();
 }
@@ -215,7 +223,8 @@ void SiteMachine::fetch(const round::ModelRef& model, Effects& out) {
 
 void SiteMachine::start_next(Effects& out) {
   work_.reset();
-  if (next_) start(*std::exchange(next_, std::nullopt), out);
+  if (next_ && !pending_) start(*std::exchange(next_, std::nullopt), out);  // else the submission is to enter it
+  catch_up(out);
 }
 
 Effects SiteMachine::model_ready(const round::ModelRef& model) {
@@ -237,20 +246,21 @@ const Offer* SiteMachine::to_be_sent(WorkId work) const {
 Effects SiteMachine::trained(WorkId work) {
   Effects out;
   if (!is_at(work, Stage::kTraining)) return out;
-  if (entering_ != Entering::kNo) {
-    work_->trained = true;
-  } else if (work_->late) {
-    fold(out);
-  } else {
-    work_->stage = Stage::kEncoding;
-    out.push_back(Encode{work_->offer, work});
-  }
+  work_->trained = true;
+  if (entering_ == Entering::kNo && !pending_) make(out);
   return out;
+}
+
+// Of what is trained, an update or the residual.
+void SiteMachine::make(Effects& out) {
+  if (work_->late) return fold(out);
+  work_->stage = Stage::kEncoding;
+  out.push_back(Encode{work_->offer, work_->id});
 }
 
 // Declines the attempt that was offered last, although the work may have begun in an earlier one.
 void SiteMachine::decline(const Error& error, Effects& out) {
-  if (const Offer* const awaited = goal(*work_)) {
+  if (const Offer* const awaited = goal(*work_); awaited != nullptr && !pending_) {
     out.push_back(DeclineRound{awaited->run, awaited->round, awaited->attempt, error});
   }
   start_next(out);
@@ -282,6 +292,7 @@ Effects SiteMachine::encoded(WorkId work, const Pending& pending) {
     now.received.reset();  // it was true when the round was opened, and chunks were sent since
     send(std::move(now), out);
   }
+  catch_up(out);
   enter_if_quiet(out);
   return out;
 }
@@ -310,7 +321,8 @@ Effects SiteMachine::committed(RunId run, RoundId round, const Verdict& verdict,
   const bool told_before = is_closed(run, round);
   close(run, round);
   const bool older = fetched_ && fetched_->run == model.run && fetched_->version > model.version;
-  if (!older && held_ != model) fetch(model, out);
+  if (!older) newest_ = model;
+  if (!older && held_ != model && wants_newer()) fetch(model, out);
   const bool named = pending_ && pending_->run == run && verdict.counted && *verdict.counted == pending_->digest;
   if (named && !resolving_ && pending_->round <= round) {
     resolve(Outcome::kCounted, out);  // in its own round or in a later one
@@ -345,8 +357,10 @@ Effects SiteMachine::answered(const Pending& about, Outcome outcome) {
 
 Effects SiteMachine::turned_away(RunId run, RoundId round) {
   Effects out;
-  const bool ours = pending_ && !resolving_ && sending_ && sending_->run == run && sending_->round == round;
-  if (ours && pending_->round < round) out.push_back(Ask{*pending_});
+  const bool is_of_window = sending_ && round::rolls(sending_->late) && round < sending_->round;
+  const bool ours =
+      pending_ && !resolving_ && sending_ && sending_->run == run && (sending_->round == round || is_of_window);
+  if (ours && (pending_->round < round || is_of_window)) out.push_back(Ask{*pending_});
   return out;
 }
 
@@ -392,7 +406,12 @@ Effects SiteMachine::resolved(const Pending& pending) {
   if (!resolving_ || pending_ != pending) return out;
   resolving_ = false;
   pending_.reset();
-  if (!work_) start_next(out);
+  if (!work_) {
+    start_next(out);
+  } else {
+    if (next_) meet(*std::exchange(next_, std::nullopt), out);
+    if (work_ && work_->trained && work_->stage == Stage::kTraining && entering_ == Entering::kNo) make(out);
+  }
   complete_runs(out);
   enter_if_quiet(out);
   return out;
@@ -421,6 +440,7 @@ Effects SiteMachine::history_entered(std::optional<Pending> pending, const round
   pending_ = pending;
   sending_.reset();
   fetched_.reset();
+  newest_.reset();
   closed_.clear();
   ends_with_round_.clear();
   over_.clear();  // a run that was over may go on
@@ -430,7 +450,7 @@ Effects SiteMachine::history_entered(std::optional<Pending> pending, const round
   if (!work_) return out;
   work_->late = work_->lost = true;
   work_->run_lost = work_->run_lost || !common.has(work_->offer.run);
-  if (work_->trained) fold(out);
+  if (work_->trained && !pending_) fold(out);
   return out;
 }
 

@@ -5,7 +5,8 @@
 //   offered -> fetching -> training -> encoding -> pending (durable, being sent) -> resolving -> offered ...
 //                                   `-> folding, when the round closed meanwhile: the update goes into the residual
 // With `late = "next"` (docs/design/late.md) training goes on when its round closes, and what it gives, or a submission
-// that waits, is sent into a later round.
+// that waits, is sent into a later round. With windows (docs/design/windows.md) the next training begins while a
+// submission waits, from a newer model than that was trained from; what it gives is encoded after the outcome.
 //
 // An effect ends with an event that names its work or its submission; an event that comes too late does nothing. Each
 // run's end counts once, and a run that is over is complete once no work of it is left.
@@ -153,6 +154,11 @@ class SiteMachine {
   Effects answered(const Pending& about, Outcome outcome);
   // The round that an old submission was sent into says that it has this site's already, or that it was decided before.
   Effects turned_away(RunId run, RoundId round);
+  // The parent took nothing any more for this round, into which it was sent; with windows a later one is open.
+  Effects not_taken(RunId run, RoundId round);
+  // Which model comes from the parent just now; before offered() and committed(). With windows it is fetched to its
+  // end, and trained from: else a site whose line is slow would begin anew with each window.
+  void model_flows(const std::optional<round::ModelRef>& model) { flowing_ = model; }
   void run_goes_on(RunId run) { unheard_.erase(run); }
   // No round of the run opens any more: work under way goes into the residual. Does nothing when heard again.
   Effects run_over(RunId run);
@@ -166,6 +172,8 @@ class SiteMachine {
   // For whom the update of this work is being encoded; null when nobody waits for it any more.
   const Offer* to_be_sent(WorkId work) const;
 
+  // Whether a model that is newer than the one held is of use now: with windows not while an update is being made.
+  bool wants_newer() const;
   bool has_pending() const { return pending_.has_value(); }
   const std::optional<Pending>& pending() const { return pending_; }
   bool is_over(RunId run) const { return over_.contains(run); }
@@ -183,10 +191,11 @@ class SiteMachine {
     std::optional<Offer> into = {};  // the later round that it is to enter
     bool lost = false;               // the round is of an earlier history
     bool run_lost = false;           // its run is of an earlier history
-    bool trained = false;            // while a history is being entered
+    bool trained = false;            // and waits: for an outcome, or while a history is being entered
   };
   enum class Entering { kNo, kWaiting, kNow };  // another history: as soon as no write is under way
   static const Offer* goal(const Work& work);   // where its update is to go; null: nowhere at present
+  bool is_coming(const Work& work) const;
   bool may_enter(const Work& work, RunId run, RoundId open) const;
   void miss(Work& work);
   void go_on(Outcome outcome, Effects& out);
@@ -194,6 +203,10 @@ class SiteMachine {
   void close(RunId run, RoundId round);
   bool is_closed(RunId run, RoundId round) const;
   bool has_begun(const Offer& offer) const;
+  void meet(Offer offer, Effects& out);
+  void begin_beside(const Offer& offer, Effects& out);
+  void make(Effects& out);
+  void catch_up(Effects& out);
   Effects forbid(const Offer& offer, const Error& why);
   void send(Offer offer, Effects& out);
   void fetch(const round::ModelRef& model, Effects& out);
@@ -216,11 +229,13 @@ class SiteMachine {
   std::optional<Offer> sending_;
   std::optional<round::ModelRef> held_;
   std::optional<round::ModelRef> fetched_;  // the last one that was asked for
-  std::map<RunId, RoundId> closed_;         // rounds up to here are over
-  std::set<RunId> ends_with_round_;         // of these an update enters its own round alone, as an opening said
-  std::set<RunId> runs_;                    // that this site took part in and that, as far as it knows, go on
-  std::set<RunId> unheard_;                 // of runs_, those of which nothing was heard on this session
-  bool is_awaited_ = false;                 // a parent has opened a round on this session
+  std::optional<round::ModelRef> flowing_;
+  std::optional<round::ModelRef> newest_;  // that a commit named; with windows it is fetched when it is needed
+  std::map<RunId, RoundId> closed_;        // rounds up to here are over
+  std::set<RunId> ends_with_round_;        // of these an update enters its own round alone, as an opening said
+  std::set<RunId> runs_;                   // that this site took part in and that, as far as it knows, go on
+  std::set<RunId> unheard_;                // of runs_, those of which nothing was heard on this session
+  bool is_awaited_ = false;                // a parent has opened a round on this session
   std::set<RunId> over_;
   std::set<RunId> incomplete_;  // of over_, those with work left
 };

@@ -31,6 +31,14 @@ void CommonModels::want(Site site, const Which& which, Wish wish) {
   if (flight->fetcher == nullptr) take_turn(*flight, nullptr);
 }
 
+std::optional<round::ModelRef> CommonModels::flowing(Site site) const {
+  const auto flight = std::ranges::find_if(flights_, [site](const Flight& one) { return one.wishes.contains(site); });
+  if (flight == flights_.end() || flight->fetcher == nullptr || flight->fetcher == site) return std::nullopt;
+  const Wish& fetcher = flight->wishes.at(flight->fetcher);
+  const std::optional<round::ModelRef> flows = fetcher.flowing ? fetcher.flowing() : std::nullopt;
+  return flows == flight->which.ref ? flows : std::nullopt;
+}
+
 void CommonModels::take_turn(Flight& flight, Site but_not) {
   for (const auto& [site, wish] : flight.wishes) {
     if (site == but_not || !wish.can_fetch()) continue;

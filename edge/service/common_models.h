@@ -26,13 +26,16 @@ class CommonModels {
     bool operator==(const Which&) const = default;
   };
   struct Wish {
-    std::function<bool()> can_fetch;      // the site has a parent
-    std::function<void()> fetch;          // the site is to fetch it, and to call fetched()
-    std::function<void(HeldModel)> here;  // or it is here: called once, instead
+    std::function<bool()> can_fetch;                               // the site has a parent
+    std::function<void()> fetch;                                   // the site is to fetch it, and to call fetched()
+    std::function<void(HeldModel)> here;                           // or it is here: called once, instead
+    std::function<std::optional<round::ModelRef>()> flowing = {};  // what comes to this site just now
   };
 
   // In place of what the site wanted before. The same again has whoever fetches it asked once more.
   void want(Site site, const Which& which, Wish wish);
+  // Of a site that waits for what another fetches: that it comes. None: it does not, or the site fetches itself.
+  std::optional<round::ModelRef> flowing(Site site) const;
   void forget(Site site);        // it wants nothing any more
   void cannot_fetch(Site site);  // its parent is gone, or sent something else: another one's turn, if there is one
   // It has a parent, perhaps another than before: then it shares with the sites of that one.

@@ -30,8 +30,14 @@ net::Awaitable<Status> EdgeService::from_parent(net::Frame frame) {
 Status EdgeService::on_model_ahead(const v1::ModelAhead& message) {
   FLUVIAL_ASSIGN(const round::ModelRef model, wire::from_proto(message.model()));
   const bool is_next = held_ && round::follows(model, held_->ref) && !machine_->is_over(model.run);
-  if (common_models_ == nullptr && is_next) models_.ahead(model);
+  if (common_models_ == nullptr && is_next && machine_->wants_newer()) models_.ahead(model);
   return {};
+}
+
+// To this site, or to the one that fetches for it.
+std::optional<round::ModelRef> EdgeService::flowing() const {
+  const std::optional<round::ModelRef> own = models_.flowing();
+  return own || common_models_ == nullptr ? own : common_models_->flowing(this);
 }
 
 Status EdgeService::on_round_open(const v1::RoundOpen& message) {
@@ -47,6 +53,7 @@ Status EdgeService::on_round_open(const v1::RoundOpen& message) {
   site_.report.round_opened(*offer);
   const std::optional<Error> forbidden = owner_.objection(*offer);
   const std::optional<Received> received = offer->received;
+  machine_->model_flows(flowing());
   carry_out(machine_->offered(std::move(*offer), forbidden));
   send_early(received);
   return {};
@@ -75,6 +82,7 @@ Status EdgeService::on_round_commit(const v1::RoundCommit& message) {
   news_.carry_out(news_.ends().committed(commit.run, commit.round, commit.model));
   site_.report.round_committed(commit, verdict, news_.ends().round());
   reporter_.rounds_over(site_.spans.take_until(commit.run, commit.round, site_.runtime.clock.now()));
+  machine_->model_flows(flowing());
   carry_out(machine_->committed(commit.run, commit.round, verdict, commit.model));
   if (commit.last) note_end(commit.run, "done");
   return {};
@@ -109,6 +117,10 @@ Status EdgeService::on_receipt(const v1::Receipt& message) {
   site_.report.receipt(run, round, verdict);
   // A stale one may be of an earlier lease, while the update is on its way under the new one.
   if (!verdict.ok() && verdict.error().code != Code::kStale) submission_.refused(run, round);
+  if (!verdict.ok() && verdict.error().code == Code::kStale) {
+    submission_.turned_away(run, round);
+    carry_out(machine_->not_taken(run, round));
+  }
   if (!verdict.ok() && verdict.error().code == Code::kAlreadyExists) carry_out(machine_->turned_away(run, round));
   return {};
 }

@@ -292,7 +292,8 @@ void EdgeService::apply(const FetchModel& effect) {
                             [this](HeldModel held) {
                               models_.forget();
                               on_model(std::move(held));
-                            }});
+                            },
+                        .flowing = [this] { return models_.flowing(); }});
 }
 
 void EdgeService::on_model(HeldModel model) {

@@ -100,6 +100,7 @@ class EdgeService : public tree::UplinkOwner {
   UpdateMaker::Events maker_events();
   Histories::Events history_events();
   Result<Verdict> verdict_of(const wire::Commit& commit) const;
+  std::optional<round::ModelRef> flowing() const;
   Result<std::optional<Pending>> load();  // what the store holds: the submission without an outcome, workers' outcomes
   void on_model(HeldModel model);
   CommonModels::Which common(const round::ModelRef& model, NodeId parent) const { return {history_, model, parent}; }

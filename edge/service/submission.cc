@@ -79,7 +79,8 @@ void Submission::send(const Send& effect) {
   if (!uplink_.is_up()) return;  // offered again after the next connect
   if (!is_taken(pending_->info())) return decline(effect.offer);
   site_.report.sending(effect);
-  upload_.send({pending_, site_.self, effect.offer.lease, effect.offer.round, uplink_.session(), effect.first_chunk});
+  upload_.send({pending_, site_.self, effect.offer.lease, effect.offer.round, uplink_.session(), effect.first_chunk,
+                nullptr, round::rolls(effect.offer.late)});
 }
 
 // So that the round need not wait for it. It stays pending, and is late unless another parent's sum holds it.
@@ -104,7 +105,8 @@ void Submission::send_early(std::shared_ptr<const Feed> feed, const Offer& offer
   if (!uplink_.is_up() || !is_taken(info)) return;
   const std::uint64_t first_chunk =
       transfer::first_chunk(received, info.incarnation, info.submission, info.start.chunk_count);
-  upload_.send({nullptr, site_.self, offer.lease, offer.round, uplink_.session(), first_chunk, std::move(feed)});
+  upload_.send({nullptr, site_.self, offer.lease, offer.round, uplink_.session(), first_chunk, std::move(feed),
+                round::rolls(offer.late)});
 }
 
 void Submission::on_sent(const UploadItem& item, double seconds) {

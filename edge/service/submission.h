@@ -33,6 +33,7 @@ class Submission {
   void send(const Send& effect);
   void stop_sending() { upload_.stop(); }
   void refused(RunId run, RoundId round) { upload_.refused(run, round); }
+  void turned_away(RunId run, RoundId round) { upload_.turned_away(run, round); }
   void ask(const Ask& effect);
   void resolve(const Resolve& effect);
 

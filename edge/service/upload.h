@@ -29,6 +29,7 @@ struct UploadItem {
   // Of one that is not durable: its chunks so far. The rest of them, and its trailer, wait for it to be sent once more,
   // as durable.
   std::shared_ptr<const Feed> feed = nullptr;
+  bool goes_over = false;  // on its way into the window before it may enter this one (docs/design/windows.md)
 
   const store::PendingInfo& info() const { return update ? update->info() : feed->info(); }
 };
@@ -54,6 +55,8 @@ class Upload {
   // The parent refused the update: the rest of it would be thrown away. The trailer still goes: a parent that has this
   // submission already sees by its digest whether the site contradicts itself.
   void refused(RunId run, RoundId round);
+  // The parent takes it no more for this round: what is sent next is sent from its beginning.
+  void turned_away(RunId run, RoundId round);
 
   // Encoded payload handed to sessions so far, resends included.
   std::uint64_t payload_bytes() const { return payload_bytes_.load(std::memory_order_relaxed); }
@@ -70,6 +73,7 @@ class Upload {
     std::atomic<std::uint64_t> chunks{0};  // that the parent has, or the session
     std::atomic<bool> stopped{false};
     std::atomic<bool> refused{false};
+    bool turned_away = false;                             // the strand's
     std::shared_ptr<const store::PendingUpdate> durable;  // the item's, or what became of its feed; the strand's
   };
   net::Awaitable<void> run(std::shared_ptr<Running> running);

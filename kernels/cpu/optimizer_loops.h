@@ -15,6 +15,11 @@ using AdaptiveLoop = void (*)(const ops::AdaptiveFactors& f, const float* mean, 
 struct OptimizerLoops {
   AdaptiveLoop adagrad, adam, yogi;
   void (*nesterov)(double lr, double momentum, const float* mean, std::size_t n, float* moment, float* model);
+  // Between the N-th steps, which leave the moment as it is; and the N-th one, after which the buffer is empty.
+  void (*delayed_nesterov)(const ops::DelayedNesterovFactors& f, const float* mean, std::size_t n, const float* moment,
+                           float* buffer, float* model);
+  void (*delayed_nesterov_nth)(const ops::DelayedNesterovFactors& f, const float* mean, std::size_t n, float* moment,
+                               float* buffer, float* model);
   void (*lars)(double momentum, double rate, double weight_decay, const float* mean, std::size_t n, float* moment,
                float* model);
   void (*lamb)(const ops::LambFactors& f, const float* mean, std::size_t n, float* moment, float* variance,

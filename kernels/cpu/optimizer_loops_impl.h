@@ -50,6 +50,28 @@ void nesterov(double lr, double momentum, const float* FLUVIAL_RESTRICT mean, st
   }
 }
 
+void delayed_nesterov(const ops::DelayedNesterovFactors& factors, const float* FLUVIAL_RESTRICT mean, std::size_t n,
+                      const float* FLUVIAL_RESTRICT moment, float* FLUVIAL_RESTRICT buffer,
+                      float* FLUVIAL_RESTRICT model) {
+  const ops::DelayedNesterovFactors f = factors;
+  for (std::size_t i = 0; i < n; ++i) {
+    buffer[i] = ops::delayed_buffer(buffer[i], mean[i]);
+    model[i] = ops::delayed_step(f, moment[i], mean[i], model[i]);
+  }
+}
+
+void delayed_nesterov_nth(const ops::DelayedNesterovFactors& factors, const float* FLUVIAL_RESTRICT mean, std::size_t n,
+                          float* FLUVIAL_RESTRICT moment, float* FLUVIAL_RESTRICT buffer,
+                          float* FLUVIAL_RESTRICT model) {
+  const ops::DelayedNesterovFactors f = factors;
+  for (std::size_t i = 0; i < n; ++i) {
+    const float m = ops::delayed_moment(f, moment[i], ops::delayed_buffer(buffer[i], mean[i]));
+    moment[i] = m;
+    buffer[i] = 0;
+    model[i] = ops::delayed_step(f, m, mean[i], model[i]);
+  }
+}
+
 void lars(double momentum, double rate, double weight_decay, const float* FLUVIAL_RESTRICT mean, std::size_t n,
           float* FLUVIAL_RESTRICT moment, float* FLUVIAL_RESTRICT model) {
   for (std::size_t i = 0; i < n; ++i) {
@@ -106,6 +128,8 @@ constexpr OptimizerLoops kOptimizerTable = {
     .adam = adam,
     .yogi = yogi,
     .nesterov = nesterov,
+    .delayed_nesterov = delayed_nesterov,
+    .delayed_nesterov_nth = delayed_nesterov_nth,
     .lars = lars,
     .lamb = lamb,
     .lamb_direction_squares = lamb_direction_squares,

@@ -39,9 +39,12 @@ DeviceVectorOps& vector_ops();
 DeviceLowrankOps& lowrank_ops();
 DeviceRobustOps& robust_ops();
 
-// The vector operations of the adaptive optimizers.
+// The vector operations of the adaptive optimizers and of delayed Nesterov.
 Status launch_adaptive(AdaptiveRule rule, const AdaptiveOptions& options, DeviceSpan<const float> mean,
                        DeviceSpan<float> moment, DeviceSpan<float> variance, DeviceSpan<float> model, Stream& stream);
+Status launch_delayed_nesterov(const DelayedNesterovOptions& options, DeviceSpan<const float> mean,
+                               DeviceSpan<float> moment, DeviceSpan<float> buffer, DeviceSpan<float> model,
+                               Stream& stream);
 
 // The vector operations of layer-wise rates.
 Status launch_squares_of(DeviceSpan<const float> values, DeviceSpan<double> lanes, DeviceSpan<std::byte> workspace,

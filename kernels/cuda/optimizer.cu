@@ -1,4 +1,4 @@
-// The adaptive server optimizers and Nesterov's: optimizer.h.
+// The adaptive server optimizers and delayed Nesterov: optimizer.h.
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/packs.h"
 #include "kernels/ops/optimizer.h"
@@ -49,6 +49,32 @@ struct AdaptiveOp {
   }
 };
 
+template <bool kNth>
+struct DelayedNesterovOp {
+  ops::DelayedNesterovFactors factors;
+  const float* mean;
+  float* moment;
+  float* buffer;
+  float* model;
+
+  template <int kCount>
+  __device__ void run(At<kCount> at) const {
+    const Pack<float, kCount> means = at.load(mean);
+    Pack<float, kCount> moments = at.load(moment);
+    Pack<float, kCount> buffers = at.load(buffer);
+    Pack<float, kCount> models = at.load(model);
+    for (int i = 0; i < kCount; ++i) {
+      buffers.v[i] = ops::delayed_buffer(buffers.v[i], means.v[i]);
+      if (kNth) moments.v[i] = ops::delayed_moment(factors, moments.v[i], buffers.v[i]);
+      if (kNth) buffers.v[i] = 0;
+      models.v[i] = ops::delayed_step(factors, moments.v[i], means.v[i], models.v[i]);
+    }
+    if (kNth) at.store(moment, moments);
+    at.store(buffer, buffers);
+    at.store(model, models);
+  }
+};
+
 }  // namespace
 
 Status launch_adaptive(AdaptiveRule rule, const AdaptiveOptions& options, DeviceSpan<const float> mean,
@@ -66,6 +92,18 @@ Status launch_adaptive(AdaptiveRule rule, const AdaptiveOptions& options, Device
     case AdaptiveRule::kYogi: return with(Yogi{});
   }
   return Error{Code::kInvalidArgument, "no such rule"};
+}
+
+Status launch_delayed_nesterov(const DelayedNesterovOptions& options, DeviceSpan<const float> mean,
+                               DeviceSpan<float> moment, DeviceSpan<float> buffer, DeviceSpan<float> model,
+                               Stream& stream) {
+  const bool by_four =
+      fits_four(mean.data()) && fits_four(moment.data()) && fits_four(buffer.data()) && fits_four(model.data());
+  const auto with = [&](auto op) { return launch_each(op, model.size(), by_four, stream); };
+  const ops::DelayedNesterovFactors factors = delayed_nesterov_factors(options);
+  return is_nth(options)
+             ? with(DelayedNesterovOp<true>{factors, mean.data(), moment.data(), buffer.data(), model.data()})
+             : with(DelayedNesterovOp<false>{factors, mean.data(), moment.data(), buffer.data(), model.data()});
 }
 
 }  // namespace fluvial::kernels::FLUVIAL_GPU

@@ -70,6 +70,11 @@ struct EliasJob {
 
 // One block: where each block's codes begin, and whether the form is worth it.
 __global__ void __launch_bounds__(kScanThreads) lay_out(EliasJob job) {
+  // A block with a value that cannot be encoded has left no codes, nor how many bits they take.
+  if (job.outcome->not_finite_at != ChunkOutcome::kNone) {
+    if (threadIdx.x == 0) *job.memory.form = Form::kNone;
+    return;
+  }
   __shared__ std::uint32_t shared[kWarp + 1];
   const auto blocks = static_cast<std::uint32_t>(job.layout().count());
   const std::uint32_t each = (blocks + kScanThreads - 1) / kScanThreads;
@@ -89,10 +94,7 @@ __global__ void __launch_bounds__(kScanThreads) lay_out(EliasJob job) {
   const bool is_shorter = elias_bytes < packed_bytes;
   job.packed.put_header(job.out, job.n, is_shorter ? QsgdFormat::kElias : QsgdFormat::kPacked);
   job.outcome->bytes = is_shorter ? elias_bytes : packed_bytes;
-  // A block with a value that cannot be encoded has left no codes.
-  *job.memory.form = job.outcome->not_finite_at != ChunkOutcome::kNone ? Form::kNone
-                     : is_shorter                                      ? Form::kElias
-                                                                       : Form::kPacked;
+  *job.memory.form = is_shorter ? Form::kElias : Form::kPacked;
 }
 
 // A warp's work: bits of 256 codes at a time into shared memory, from there as bytes.

@@ -291,6 +291,10 @@ class GpuVectorOps final : public DeviceVectorOps {
                   DeviceSpan<float> model, Stream& stream) override {
     return launch_momentum<true>(lr, momentum, mean, moment, model, stream);
   }
+  Status delayed_nesterov(const DelayedNesterovOptions& options, DeviceSpan<const float> mean, DeviceSpan<float> moment,
+                          DeviceSpan<float> buffer, DeviceSpan<float> model, Stream& stream) override {
+    return launch_delayed_nesterov(options, mean, moment, buffer, model, stream);
+  }
   Status fold(DeviceSpan<const float> update, DeviceSpan<const float> residual, DeviceSpan<float> out,
               Stream& stream) override {
     return launch_each(FoldOp{update.data(), residual.data(), out.data()}, out.size(),

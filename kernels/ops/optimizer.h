@@ -42,6 +42,23 @@ FLUVIAL_HD float nesterov_step(double lr, double momentum, float moment, float m
                             lr * (static_cast<double>(mean) + momentum * static_cast<double>(moment)));
 }
 
+// Delayed Nesterov: share is 1 / N; ahead, the step's factor of the moment: momentum times c, in the N-th step momentum
+// times 1 - c N + c. fp64, rounded once, but for the buffer's fp32 sum.
+struct DelayedNesterovFactors {
+  double lr, momentum, share, ahead;
+};
+
+FLUVIAL_HD float delayed_buffer(float buffer, float mean) { return buffer + mean; }
+
+FLUVIAL_HD float delayed_moment(const DelayedNesterovFactors& f, float moment, float buffer) {
+  return static_cast<float>(f.momentum * static_cast<double>(moment) + f.share * static_cast<double>(buffer));
+}
+
+FLUVIAL_HD float delayed_step(const DelayedNesterovFactors& f, float moment, float mean, float model) {
+  return static_cast<float>(static_cast<double>(model) -
+                            f.lr * (f.share * static_cast<double>(mean) + f.ahead * static_cast<double>(moment)));
+}
+
 // LARS: the moment takes the layer's rate in. fp64, rounded once.
 FLUVIAL_HD float lars_moment(double momentum, double rate, double weight_decay, float moment, float mean, float model) {
   return static_cast<float>(momentum * static_cast<double>(moment) +

@@ -44,7 +44,23 @@ void lamb_layer(const OptimizerOptions& o, std::uint64_t step, const std::vector
   for (std::size_t j = 0; j < layer.count; ++j) s.model[layer.offset + j] -= o.lr * ratio * r[j];
 }
 
-// The optimizers that treat every coordinate alike.
+// The paper counts from 0: t + 1 is the step here.
+void delayed_nesterov(const OptimizerOptions& o, std::uint64_t step, const std::vector<double>& d, OptimizerState& s) {
+  const auto n = static_cast<double>(o.every);
+  for (std::size_t i = 0; i < d.size(); ++i) {
+    double& buffer = s.variance[i];
+    buffer += d[i];
+    if (step % o.every == 0) {
+      s.moment[i] = o.momentum * s.moment[i] + buffer / n;
+      s.model[i] -= o.lr * ((1 - o.c * n + o.c) * o.momentum * s.moment[i] + d[i] / n);
+      buffer = 0;
+    } else {
+      s.model[i] -= o.lr * (o.c * o.momentum * s.moment[i] + d[i] / n);
+    }
+  }
+}
+
+// The optimizers that treat every coordinate and every step alike.
 void coordinate(std::string_view name, const OptimizerOptions& o, double d, double& x, double& m, double& v) {
   if (name == "fedavg") {
     x -= o.lr * d;
@@ -79,6 +95,8 @@ void optimizer_step(std::string_view name, const OptimizerOptions& options, std:
     for (const Layer& layer : layers) lars_layer(options, d, layer, state);
   } else if (name == "lamb") {
     for (const Layer& layer : layers) lamb_layer(options, step, d, layer, state);
+  } else if (name == "delayed_nesterov") {
+    delayed_nesterov(options, step, d, state);
   } else {
     for (std::size_t i = 0; i < d.size(); ++i) {
       coordinate(name, options, d[i], state.model[i], state.moment[i], state.variance[i]);

@@ -10,7 +10,8 @@
 namespace fluvial::kernels::reference {
 
 struct OptimizerOptions {
-  double lr = 1, momentum = 0.9, beta1 = 0.9, beta2 = 0.99, tau = 1e-3, weight_decay = 0, trust = 1;
+  double lr = 1, momentum = 0.9, beta1 = 0.9, beta2 = 0.99, tau = 1e-3, weight_decay = 0, trust = 1, c = 0;
+  std::uint64_t every = 4;
 };
 
 struct Layer {
@@ -19,11 +20,11 @@ struct Layer {
 };
 
 struct OptimizerState {
-  std::vector<double> model, moment, variance;
+  std::vector<double> model, moment, variance;  // delayed_nesterov has its buffer in the variance's place
 };
 
-// One step of fedavg, fedavgm, fedadagrad, fedadam, fedyogi, nesterov, lars, lamb or mean. `step` counts from 1.
-// `layers` cover the model, for lars and lamb.
+// One step of fedavg, fedavgm, fedadagrad, fedadam, fedyogi, nesterov, delayed_nesterov, lars, lamb or mean. `step`
+// counts from 1. `layers` cover the model, for lars and lamb.
 void optimizer_step(std::string_view name, const OptimizerOptions& options, std::uint64_t step,
                     const std::vector<double>& d, const std::vector<Layer>& layers, OptimizerState& state);
 

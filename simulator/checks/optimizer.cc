@@ -59,6 +59,22 @@ void adaptive(const round::ServerOptimizer& o, double lr, std::span<const float>
   }
 }
 
+// Delayed Nesterov (Liu et al. 2024): the buffer's sum in fp32, else fp64, each result rounded once.
+void delayed_nesterov(const round::ServerOptimizer& o, double lr, std::uint64_t round, std::span<const float> mean,
+                      OptimizerState& s) {
+  const auto every = static_cast<double>(o.every);
+  const double one_of = 1 / every;
+  const bool nth = round % o.every == 0;
+  const double factor = (nth ? 1 - o.c * every + o.c : o.c) * o.momentum;
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    float& buffer = s.variance[i];
+    buffer = buffer + mean[i];
+    if (nth) s.moment[i] = narrow(o.momentum * wide(s.moment[i]) + one_of * wide(buffer));
+    if (nth) buffer = 0;
+    s.model[i] = narrow(wide(s.model[i]) - lr * (one_of * wide(mean[i]) + factor * wide(s.moment[i])));
+  }
+}
+
 // LARS (You, Gitman, Ginsburg 2017, Algorithm 1), in fp64, each result rounded once.
 void lars(const round::ServerOptimizer& o, double lr, const Layer& layer, std::span<const float> mean, Step& step) {
   OptimizerState& s = step.next;
@@ -125,7 +141,8 @@ OptimizerState first_state(const round::ServerOptimizer& optimizer, std::span<co
   const double square = optimizer.tau * optimizer.tau;
   float variance = narrow(square);  // the least fp32 value that is not below tau^2
   if (wide(variance) < square) variance = std::nextafter(variance, std::numeric_limits<float>::infinity());
-  state.variance.assign(model.size(), optimizer.kind == Optimizer::kLamb ? 0.0F : variance);
+  const bool from_zero = optimizer.kind == Optimizer::kLamb || optimizer.kind == Optimizer::kDelayedNesterov;
+  state.variance.assign(model.size(), from_zero ? 0.0F : variance);
   return state;
 }
 
@@ -151,6 +168,7 @@ Step optimizer_step(const round::ServerOptimizer& o, const round::Schema& schema
     case Optimizer::kFedAdagrad:
     case Optimizer::kFedAdam:
     case Optimizer::kFedYogi: adaptive(o, lr, mean, s); break;
+    case Optimizer::kDelayedNesterov: delayed_nesterov(o, lr, round, mean, s); break;
     case Optimizer::kLars:
     case Optimizer::kLamb:
       step.slack.resize(mean.size(), 0);

@@ -12,7 +12,7 @@
 namespace fluvial::simulator {
 
 struct OptimizerState {
-  std::vector<float> model, moment, variance;
+  std::vector<float> model, moment, variance;  // delayed_nesterov has its buffer in the variance's place
 };
 
 // A run's state before its first round.

@@ -331,7 +331,11 @@ void RoundChecks::check_refusals(const round::CommitRecord& commit) {
     if (!round::drops_update(refusal.error.code) || liars_.contains(site) || revoked_.contains(site)) continue;
     std::vector<const KnownUpdate*> sent;
     bool is_damaged = false;
-    for (const RoundId own : may_be_of(commit)) {
+    // With windows a refusal may come up when nothing of its update's round could enter any more.
+    const bool says_own = refusal.own != RoundId() && (damaged_.contains({commit.run, refusal.own, site}) ||
+                                                       !truth_.all_of(commit.run, refusal.own, site).empty());
+    for (const RoundId own : says_own ? std::vector{refusal.own} : may_be_of(commit)) {
+      if (was_decided(commit.run, own, site)) continue;
       is_damaged = is_damaged || damaged_.contains({commit.run, own, site});
       for (const KnownUpdate* one : truth_.all_of(commit.run, own, site)) sent.push_back(one);
     }
@@ -384,6 +388,10 @@ void RoundChecks::taking(RunId id, const round::ContributorSet& contributors,
   };
   fence(run->attempt->participants, "the attempt's record");
   fence(participants, "the coordinator");
+}
+
+void RoundChecks::not_committed(RunId run) {
+  if (Run* const found = find(run)) found->in_doubt.reset();
 }
 
 void RoundChecks::committing(const store::CommitRow& row, const FlatSum& sum, const FlatModel& model) {

@@ -52,6 +52,7 @@ class RoundChecks {
   void attempt_recorded(const round::AttemptRecord& attempt);
   // Before the journal is asked: the model, and the sum that it was made from.
   void committing(const store::CommitRow& row, const FlatSum& sum, const FlatModel& model);
+  void not_committed(RunId run);                // the journal has said so, and needs no restart to know
   void committed(const store::CommitRow& row);  // it is durable
 
   // The coordinator's folder is copied; the last copy is put back, and a new history begins in it. Later commits are
@@ -126,6 +127,7 @@ class RoundChecks {
   static std::string beyond_types(const Run& run, const KnownUpdate& update);
   void check_refusals(const round::CommitRecord& commit);
   void check_lateness(const Run& run, const round::CommitRecord& commit);
+  bool was_decided(RunId run, RoundId own, SiteId site);  // by a commit before: what the site made for it, or later
   std::vector<RoundId> may_be_of(const round::CommitRecord& commit);  // of which rounds the updates in it may be
   RoundId last_to_enter(round::HistoryId history, RunId run, RoundId round) const;  // that an update of `round` may
   bool is_sound(const round::CommitRecord& commit, SiteId site, const KnownUpdate& update);

@@ -14,7 +14,9 @@ void RoundChecks::check_lateness(const Run& run, const round::CommitRecord& comm
     const std::string which = format_text("round {}, site {}", commit.round.value(), std::uint64_t{site.value()});
     const std::uint64_t newest = is_next ? commit.round.value() - 1 : 0;
     const std::uint64_t oldest = is_next && newest > plan.staleness_max ? newest - plan.staleness_max : 0;
-    say(entry.admitted.value() == newest && entry.base.value() <= newest && entry.base.value() >= oldest, "lateness",
+    const std::uint64_t drift = plan.mode == "async" && entry.admitted.value() > 0 ? plan.async_drift_max : 0;
+    const bool is_admitted = entry.admitted.value() <= newest && newest - entry.admitted.value() <= drift;
+    say(is_admitted && entry.base.value() <= entry.admitted.value() && entry.base.value() >= oldest, "lateness",
         which + format_text(": trained from version {}, admitted on {}", entry.base.value(), entry.admitted.value()));
     for (const auto& [round, row] : run.commits) {
       const round::Contribution* const before = row.record.contributors.find(site);
@@ -28,6 +30,19 @@ void RoundChecks::check_lateness(const Run& run, const round::CommitRecord& comm
           which + format_text(": round {} refused its update, and the site has dropped it", round.value()));
     }
   }
+}
+
+bool RoundChecks::was_decided(RunId run, RoundId own, SiteId site) {
+  const Run* const found = find(run);
+  return found != nullptr && std::ranges::any_of(found->commits, [&](const auto& entry) {
+           const round::CommitRecord& record = entry.second.record;
+           const round::Contribution* const one = record.contributors.find(site);
+           if (one != nullptr && one->own_round(record.round) >= own) return true;
+           return std::ranges::any_of(record.refusals, [&](const round::Refusal& refusal) {
+             return refusal.site == site && round::drops_update(refusal.error.code) &&
+                    refusal.own_round(record.round) >= own;
+           });
+         });
 }
 
 std::vector<RoundId> RoundChecks::may_be_of(const round::CommitRecord& commit) {

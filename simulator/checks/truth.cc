@@ -9,8 +9,9 @@
 
 namespace fluvial::simulator {
 
+// The round that begins with the model that it was trained from; where no versions are said, the one that it is in.
 RoundId own_round(RoundId round, const round::Contribution& entry) {
-  return RoundId(round.value() - (entry.admitted.value() - entry.base.value()));
+  return entry.admitted.value() == 0 ? round : RoundId(entry.base.value() + 1);
 }
 
 std::uint32_t parts_of_512(const round::Plan& plan, std::uint64_t staleness) {

@@ -20,10 +20,11 @@
 
 namespace fluvial::simulator {
 
-Cast::Cast(World& world, Tamper& tamper)
+Cast::Cast(World& world, Tamper& tamper, Lessons* lessons)
     : world_(world),
       tamper_(tamper),
-      schema_(schema_of(handled(world.scenario().workload))),
+      lessons_(lessons),
+      schema_(lessons != nullptr ? lessons->schema() : schema_of(handled(world.scenario().workload))),
       staging_bytes_max_(world.scenario().federation.staging_bytes_max),
       checks_([&world](std::string invariant, std::string detail) {
         world.violate(std::move(invariant), std::move(detail));
@@ -130,7 +131,8 @@ Status Cast::found() {
   }
   checks_.set_staged_max(world_.hosts().size());
 
-  const Buffer model = initial_model(schema_, world_.chance().seed());
+  const Buffer model = lessons_ != nullptr ? model_of(schema_, lessons_->initial_model())
+                                           : initial_model(schema_, world_.chance().seed());
   store::RunRow run;
   run.plan = scenario().plan;
   run.schema = schema_;
@@ -180,8 +182,9 @@ Status Cast::enrol(store::CoordinatorJournal& journal, const Host& host, WallTim
                    journal.redeem_token(token.secret_hash, node, now, {key.span(), ends}));
     FLUVIAL_CHECK(enrolled.id == identity.node, "a node id that was reserved");
   }
-  // The planner looks at a settled federation: no host begins at the root because its region is not known yet.
-  if (sized() && host.role == Role::kAggregator) {
+  // The planner and real training look at a settled federation: no host begins at the root because its region is not
+  // known yet.
+  if ((sized() || lessons_ != nullptr) && host.role == Role::kAggregator) {
     FLUVIAL_TRY(journal.set_advertise(identity.node, address_of(host.id)));
   }
   identities_.push_back(std::move(identity));
@@ -361,6 +364,26 @@ wire::Protocols Cast::protocols(HostId host) const {
   if (alien_.contains(host)) return {wire::kProtocol + 1, wire::kProtocol + 2};
   if (newer_.contains(host)) return {wire::kProtocol, wire::kProtocol + 1};
   return {wire::kProtocol, wire::kProtocol};
+}
+
+std::size_t Cast::number_of(HostId site) const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      world_.hosts(), [&](const Host& host) { return host.role == Role::kSite && host.id < site; }));
+}
+
+void Cast::committing(const round::CommitRecord& record, std::span<const float> model) {
+  if (lessons_ == nullptr) return;
+  std::vector<Counted> updates;
+  for (const Host& host : world_.hosts()) {
+    const round::Contribution* entry = record.contributors.find(identity(host.id).node);
+    if (entry != nullptr) updates.push_back({number_of(host.id), entry->weight, entry->staleness()});
+  }
+  lessons_->committing(updates, model, world_.scheduler().now());
+}
+
+double Cast::slowness(HostId site) const {
+  if (lessons_ != nullptr) return lessons_->slowness(number_of(site));
+  return slow_.contains(site) ? scenario().sites.slow_factor : 1;
 }
 
 bool Cast::may_take_part(const Host& host) const {

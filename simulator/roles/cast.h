@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "core/wire/protocol.h"
 #include "simulator/checks/checks.h"
 #include "simulator/node/node.h"
+#include "simulator/roles/lessons.h"
 #include "simulator/roles/rollovers.h"
 #include "simulator/roles/round_log.h"
 #include "simulator/roles/stand_ins.h"
@@ -39,13 +41,16 @@ struct Identity {
 class Cast {
  public:
   // Enrols everybody and makes the run, on the coordinator's disk, before anything can fail; then installs every host's
-  // process in the world. world.start_all() begins.
-  Cast(World& world, Tamper& tamper);
+  // process in the world. world.start_all() begins. `lessons`: what sites train; null: updates are made up.
+  Cast(World& world, Tamper& tamper, Lessons* lessons);
 
   World& world() { return world_; }
   Checks& checks() { return checks_; }
   const Checks& checks() const { return checks_; }
   Tamper& tamper() { return tamper_; }
+  Lessons* lessons() { return lessons_; }                                            // null: updates are made up
+  std::size_t number_of(HostId site) const;                                          // among the sites
+  void committing(const round::CommitRecord& record, std::span<const float> model);  // told to the lessons
   const Scenario& scenario() const { return world_.scenario(); }
   bool sized() const { return world_.scenario().workload.sized; }
   const round::Schema& schema() const { return schema_; }                 // of the model that is handled
@@ -124,7 +129,7 @@ class Cast {
   bool is_cloned(HostId host) const { return clones_.contains(host); }  // another host has the same identity
   bool has_clones() const { return !clones_.empty(); }
   bool is_dishonest(NodeId node) const;  // malicious, or cloned
-  double slowness(HostId site) const { return slow_.contains(site) ? scenario().sites.slow_factor : 1; }
+  double slowness(HostId site) const;
   bool may_take_part(const Host& host) const;          // an honest site that speaks this protocol
   std::size_t sites_left() const;                      // that may take part and are not revoked
   void claim(HostId host, round::Standing* standing);  // a malicious host sometimes shows impossible claims
@@ -151,6 +156,7 @@ class Cast {
 
   World& world_;
   Tamper& tamper_;
+  Lessons* lessons_;
   round::Schema schema_;
   std::optional<StandIns> stand_ins_;
   std::uint64_t staging_bytes_max_;

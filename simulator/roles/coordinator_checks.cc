@@ -66,11 +66,18 @@ void CoordinatorRole::committing(const store::CommitRow& row, const coordinator:
   std::vector<std::int64_t> integers(schema.integer_count());
   round::split_model(schema, next.bytes.bytes, values, integers);
   cast_.checks().rounds().committing(row, flat(root_->runs().sum()), {values, integers});
+  cast_.committing(row.record, values);
 }
 
 // What finalise() refuses is looked at, too.
 void CoordinatorRole::step_failed(const round::AttemptRecord& attempt, coordinator::DiskPart part, const Error&) {
-  if (is_dead() || part != coordinator::DiskPart::kModels) return;
+  if (is_dead()) return;
+  if (part == coordinator::DiskPart::kJournal) {
+    const std::optional<Error> fault = journal_->fault();
+    // A full disk has refused it. After any other failure only a restart shows what is on the disk.
+    if (!fault || fault->code == Code::kResourceExhausted) cast_.checks().rounds().not_committed(attempt.run);
+  }
+  if (part != coordinator::DiskPart::kModels) return;
   cast_.checks().rounds().sum_sealed(NodeId(0), attempt.run, attempt.round, machine()->gather().held(),
                                      flat(root_->runs().sum()));
 }

@@ -14,8 +14,8 @@ constexpr Duration kAftermath = std::chrono::minutes(2);  // after the last roun
 
 class Federation final : public Inhabitants {
  public:
-  Federation(World& world, std::unique_ptr<Tamper> tamper)
-      : world_(world), tamper_(std::move(tamper)), cast_(world, *tamper_) {}
+  Federation(World& world, std::unique_ptr<Tamper> tamper, Lessons* lessons)
+      : world_(world), tamper_(std::move(tamper)), cast_(world, *tamper_, lessons) {}
 
   // The processes refer to the cast, so they are destroyed first.
   ~Federation() override {
@@ -69,7 +69,13 @@ class Federation final : public Inhabitants {
 
 Settle settle(MakeTamper make_tamper) {
   return [make_tamper = std::move(make_tamper)](World& world) -> std::unique_ptr<Inhabitants> {
-    return std::make_unique<Federation>(world, make_tamper());
+    return std::make_unique<Federation>(world, make_tamper(), nullptr);
+  };
+}
+
+Settle settle(Lessons& lessons) {
+  return [&lessons](World& world) -> std::unique_ptr<Inhabitants> {
+    return std::make_unique<Federation>(world, std::make_unique<Tamper>(), &lessons);
   };
 }
 

@@ -30,6 +30,8 @@ class SiteTrainers final : public edge::Trainers {
 
  private:
   Result<edge::Trained> trained(edge::TrainJob job);
+  TrainingResult taught(const edge::TrainJob& job);
+  TrainingResult made_up(const edge::TrainJob& job);
 
   Cast& cast_;
   HostId host_;

@@ -72,6 +72,27 @@ Buffer initial_model(const round::Schema& schema, std::uint64_t seed) {
   return join(schema, parts);
 }
 
+Buffer model_of(const round::Schema& schema, std::span<const float> values) {
+  return join(schema, {{values.begin(), values.end()}, {}});
+}
+
+std::vector<float> values_of(const round::Schema& schema, ByteSpan model) {
+  Parts parts;
+  parts.values.resize(schema.value_count());
+  parts.integers.resize(schema.integer_count());
+  round::split_model(schema, model, parts.values, parts.integers);
+  return std::move(parts.values);
+}
+
+TrainingResult trained(const round::Schema& schema, ByteSpan base, std::span<const float> local, std::uint32_t weight) {
+  TrainingResult result;
+  result.weight = weight;
+  result.update = values_of(schema, base);
+  for (std::size_t i = 0; i < local.size(); ++i) result.update[i] -= local[i];
+  result.model = model_of(schema, local);
+  return result;
+}
+
 TrainingResult train(const round::Schema& schema, ByteSpan base, std::uint64_t seed, SiteId site, RoundId round,
                      const WorkloadScenario& workload, std::uint64_t weight_max) {
   Rng mixed(seed ^ (std::uint64_t{site.value()} << 40) ^ (round.value() << 20));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/base/bytes.h"
@@ -17,6 +18,7 @@ WorkloadScenario handled(WorkloadScenario workload);
 round::Schema schema_of(const WorkloadScenario& workload);
 // The model that a run starts from.
 Buffer initial_model(const round::Schema& schema, std::uint64_t seed);
+Buffer model_of(const round::Schema& schema, std::span<const float> values);  // of a schema without integers
 
 struct TrainingResult {
   Buffer model;               // the base minus the update, as workers leave it
@@ -27,5 +29,8 @@ struct TrainingResult {
 // `weight_max` bounds the weight; `scale` the update's values.
 TrainingResult train(const round::Schema& schema, ByteSpan base, std::uint64_t seed, SiteId site, RoundId round,
                      const WorkloadScenario& workload, std::uint64_t weight_max);
+// The same of a training that left `local`, of a schema without integers.
+TrainingResult trained(const round::Schema& schema, ByteSpan base, std::span<const float> local, std::uint32_t weight);
+std::vector<float> values_of(const round::Schema& schema, ByteSpan model);
 
 }  // namespace fluvial::simulator

@@ -78,6 +78,21 @@ Result<Timed> adaptive(const Setup& setup, kernels::AdaptiveRule rule) {
                 7 * sizeof(float) * as_double(setup.values));
 }
 
+// A step between two N-th ones: model and buffer read and written, the moment and the mean read.
+Result<Timed> delayed_nesterov(const Setup& setup) {
+  const Model it = model_of(setup);
+  return on_cpu(setup,
+                {{.serial = {},
+                  .parts = it.chunks.chunk_count(),
+                  .part =
+                      [it, target = setup.target](std::size_t i) {
+                        kernels::apply_delayed_nesterov({}, it.chunks.of(it.mean, i), it.chunks.of(it.moment, i),
+                                                        it.chunks.of(it.variance, i), it.chunks.of(it.model, i),
+                                                        target);
+                      }}},
+                6 * sizeof(float) * as_double(setup.values));
+}
+
 // The pass for the norms, then the step.
 Result<Timed> lamb(const Setup& setup) {
   const Model it = model_of(setup);
@@ -113,6 +128,11 @@ std::vector<Case> vector_cases() {
       optimizer("fedadam", kernels::AdaptiveRule::kAdam, true),
       optimizer("fedyogi", kernels::AdaptiveRule::kYogi, false),
       optimizer("fedadagrad", kernels::AdaptiveRule::kAdagrad, false),
+      {.kernel = "optimize",
+       .codec = "delayed_nesterov",
+       .rounding = "",
+       .in_default_run = false,
+       .make = delayed_nesterov},
       {.kernel = "optimize", .codec = "lamb", .rounding = "", .in_default_run = false, .make = lamb},
       {.kernel = "screen", .codec = "fp32", .rounding = "", .make = screen},
   };

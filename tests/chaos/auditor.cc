@@ -112,7 +112,7 @@ Status Auditor::check_integers(const value& round, const ModelValues& committed)
     const auto site = std::ranges::find(what_.sites, count_member(entry, "site"), &cli::AuditSite::node);
     if (site == what_.sites.end()) continue;  // the audit has said so
     for (std::size_t k = 0; k < expected.size(); ++k) {
-      const std::uint64_t own_round = count_member(round, "round") - count_member(entry, "staleness");
+      const std::uint64_t own_round = count_member(entry, "own_round");
       const cli::UpdateStream stream{.seed = what_.seed, .round = own_round, .site_index = site->index};
       expected[k] = std::max(expected[k], cli::bench_integer(stream, k));
     }

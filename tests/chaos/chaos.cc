@@ -157,7 +157,9 @@ Status Chaos::begin_run() {
   FLUVIAL_ASSIGN(run_, start_run(plan));
   io_.print(fmt::format("run {}: {}, {}, quorum {}, chunks of {}{}{}\n", run_, plan.codec,
                         round::to_string(plan.optimizer), plan.quorum, plan.chunk_values,
-                        late_is_next(plan) ? fmt::format(", late is next up to {}", plan.staleness_max) : "",
+                        is_async(plan)       ? fmt::format(", windows of {}", plan.async_goal)
+                        : late_is_next(plan) ? fmt::format(", late is next up to {}", plan.staleness_max)
+                                             : "",
                         before ? ", continues the one before" : ""));
   Audited audited{.run = run_,
                   .plan = plan,

@@ -28,7 +28,8 @@ constexpr std::array kKinds = {FaultKind::kKill,     FaultKind::kStop, FaultKind
 constexpr std::array kCodecs = {"fp32",       "bf16", "fp16",     "int8",           "int4",
                                 "qsgd",       "sign", "terngrad", "topk:ratio=0.1", "randk:ratio=0.2",
                                 "int8:zstd=1"};
-constexpr std::array kOptimizers = {"fedavg", "fedavgm", "fedadagrad", "fedadam", "fedyogi", "nesterov"};
+constexpr std::array kOptimizers = {"fedavg",  "fedavgm",  "fedadagrad",      "fedadam",
+                                    "fedyogi", "nesterov", "delayed_nesterov"};
 constexpr std::array<std::uint64_t, 3> kChunkValues = {1'000, 4'096, 20'000};
 
 // Of ten faults.
@@ -248,6 +249,11 @@ round::Plan plan_of(const Options& options, std::uint64_t n) {
   if (rng.below(2) == 1) {
     plan.late = "next";
     plan.staleness_max = static_cast<std::uint32_t>(1 + rng.below(3));
+  }
+  if (rng.below(3) == 0) {
+    round::set_mode("async", &plan);
+    plan.async_goal = options.sites;  // in peace every window holds everybody; else whoever is there in its time
+    plan.quorum = 1;
   }
   return plan;
 }

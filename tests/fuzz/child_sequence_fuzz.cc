@@ -161,6 +161,7 @@ class Town {
     commit.attempt = AttemptId(attempt_);
     commit.model = model(round_);
     FLUVIAL_CHECK(commit.contributors.merge(contributors_).ok(), "a set");
+    for (const auto& [site, entry] : contributors_.entries()) marks_[site] = entry.own_round(commit.round);
     for (const HostId host : {kHostile, kHonest}) {
       if (!counted_.contains(node_of(host))) commit.late.push_back(node_of(host));
     }
@@ -209,10 +210,13 @@ class Town {
   }
 
   void take_partial(const transfer::PartialHead& head) {
-    if (head.round != RoundId(round_) || head.attempt != AttemptId(attempt_)) return;
+    const bool is_open = head.round == RoundId(round_) && head.attempt == AttemptId(attempt_);
+    const bool is_before = head.round < RoundId(round_) && head.round.value() + drift_of(round_) >= round_;
+    if (!is_open && !is_before) return;
     std::vector<SiteId> without;
     for (const auto& [site, entry] : head.what.contributors.entries()) {
-      const bool is_stale = entry.lease != lease(HostId(site.value() - 1));
+      const bool is_decided = marks_.contains(site) && entry.own_round(RoundId(round_)) <= marks_.at(site);
+      const bool is_stale = is_decided || entry.lease != lease(HostId(site.value() - 1));
       if (counted_.contains(site) || is_stale || !entry.signature) without.push_back(site);  // as the root would
       FLUVIAL_CHECK(entry.signature || site == node_of(kHostile), "a signature is lost");
     }
@@ -222,15 +226,14 @@ class Town {
     root_->say(transfer::partial_receipt(kRun, head.round, head.sequence, status, without));
   }
 
-  // How many rounds old the update was when it was let in.
-  std::uint64_t age_of(const round::Contribution& entry) const {
+  void check_versions(const round::Contribution& entry) const {
     if (round_ == 1) {
       FLUVIAL_CHECK(entry.base == ModelVersion() && entry.admitted == ModelVersion(), "an old update, and none may be");
-      return 0;
+      return;
     }
-    FLUVIAL_CHECK(entry.admitted == ModelVersion(round_ - 1), "admitted on another model");
+    FLUVIAL_CHECK(entry.admitted < ModelVersion(round_) && entry.admitted.value() + drift_of(round_) >= round_ - 1,
+                  "admitted on another model");
     FLUVIAL_CHECK(entry.base <= entry.admitted && entry.staleness() <= kStalenessMax, "older than may be");
-    return entry.staleness();
   }
 
   void count(const transfer::PartialHead& head) {
@@ -238,9 +241,10 @@ class Town {
     for (const auto& [site, entry] : head.what.contributors.entries()) {
       FLUVIAL_CHECK(site == node_of(kHostile) || site == node_of(kHonest), "a site that takes no part");
       const HostId host(site.value() - 1);
-      const std::uint64_t age = age_of(entry);
-      const Status own = tree::check_author(identity_of(world_, host).key, kRun, RoundId(round_ - age),
-                                            model(round_ - age - 1).digest, entry);
+      check_versions(entry);
+      const std::uint64_t age = entry.staleness();
+      const Status own = tree::check_author(identity_of(world_, host).key, kRun, RoundId(entry.base.value() + 1),
+                                            model(entry.base.value()).digest, entry);
       FLUVIAL_CHECK(own.ok(), "a contribution goes up without the signature of its site");
       const auto sent = sent_.find({site, entry.digest});
       FLUVIAL_CHECK(sent != sent_.end(), "a contribution that nobody has sent");
@@ -461,6 +465,7 @@ class Town {
   Epoch hostile_lease_{1};
   std::set<SiteId> counted_;
   round::ContributorSet contributors_;
+  round::Marks marks_;  // as the coordinator keeps them
   std::map<std::pair<SiteId, Digest>, Update> sent_;
 
   std::optional<transfer::PartialHead> partial_;  // on its way up

@@ -45,8 +45,10 @@ inline round::ModelRef model(std::uint64_t version) {
   return {kRun, ModelVersion(version), digest, kLayout.value_count * sizeof(float)};
 }
 
-// From the second round on, updates of the two before may enter.
+// From the second round on, updates of the two before may enter. From the third on the rounds are windows: what was
+// admitted in one may enter the next.
 inline constexpr std::uint32_t kStalenessMax = 2;
+inline std::uint32_t drift_of(std::uint64_t round) { return round >= 3 ? 1 : 0; }
 inline constexpr std::uint32_t kFactors[] = {512, 362, 296, 256};
 inline std::optional<round::Lateness> late_of(std::uint64_t round) {
   if (round == 1) return std::nullopt;
@@ -54,6 +56,7 @@ inline std::optional<round::Lateness> late_of(std::uint64_t round) {
   for (std::uint64_t version = round - 1; version > 0 && late.earlier.size() < kStalenessMax;) {
     late.earlier.push_back(model(--version));
   }
+  late.drift_max = drift_of(round);
   return late;
 }
 

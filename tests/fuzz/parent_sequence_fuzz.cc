@@ -228,7 +228,8 @@ class Town {
   // Which old updates may enter, and for how much: not as the coordinator says.
   static round::Lateness another_rule(Input& input, const wire::Opening& opening) {
     round::Lateness rule = opening.late.value_or(round::Lateness{1, {512, 300, 200}, {}});
-    switch (input.below(4)) {
+    switch (input.below(5)) {
+      case 4: rule.drift_max += 1U + input.byte() % 4U; break;
       case 0: rule.staleness_max += 1U + input.byte(); break;
       case 1: rule.factors.assign(input.below(20), input.number<std::uint32_t>()); break;
       case 2: ++rule.factors.back(); break;
@@ -278,7 +279,7 @@ class Town {
     const auto wish = static_cast<Outcome>(2 + input.below(3));
     const auto& own = site_->submission();
     const bool is_own = own && own->start.run == run && own->start.round <= RoundId(round) &&
-                        round - own->start.round.value() <= (run == kLateRun ? kStalenessMax : 0);
+                        round - own->start.round.value() <= (takes_old(run) ? kStalenessMax : 0);
     commit(run, round, wish, is_own ? std::optional(own->digest) : std::nullopt);
   }
 

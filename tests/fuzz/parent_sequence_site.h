@@ -31,10 +31,13 @@ inline constexpr HostId kSiteHost{1};
 inline constexpr std::uint64_t kValues = 300;  // two chunks
 inline constexpr std::uint64_t kIntegers = 1;
 inline constexpr RunId kHonestRun{100};
-inline constexpr std::uint64_t kRuns = 2;
+inline constexpr std::uint64_t kRuns = 3;
 inline constexpr std::uint64_t kRounds = 4;
-inline constexpr RunId kLateRun{2};  // an update of it may enter the two rounds after its own
+inline constexpr RunId kLateRun{2};    // an update of it may enter the two rounds after its own
+inline constexpr RunId kWindowRun{3};  // the same, and its rounds are windows: one goes over into the next
 inline constexpr std::uint32_t kStalenessMax = 2;
+inline constexpr std::uint32_t kDriftMax = 2;
+inline bool takes_old(RunId run) { return run == kLateRun || run == kWindowRun; }
 // A residual of each run (two files: p and the chunks that were sent of it), and the two of the one submission without
 // an outcome. A submission or a residual that is begun replaces one of these.
 inline constexpr std::size_t kTensorFilesMax = 2 * kRuns + 2;
@@ -87,12 +90,13 @@ inline wire::Opening opening_of(RunId run, std::uint64_t round, std::uint32_t at
   opening.scale_bits = 20;
   opening.value_count = kValues;
   opening.integer_count = kIntegers;
-  if (run == kLateRun) {
+  if (takes_old(run)) {
     opening.late = round::Lateness{kStalenessMax, {512, 362, 296, 256}, {}};
     for (std::uint64_t version = opening.base.version.value(); version > 0;) {
       if (opening.late->earlier.size() == kStalenessMax) break;
       opening.late->earlier.push_back(model(run, --version).ref);
     }
+    if (run == kWindowRun) opening.late->drift_max = kDriftMax;
   }
   opening.soft_left = std::chrono::seconds(10);
   opening.hard_left = std::chrono::seconds(20);

@@ -1,8 +1,10 @@
-// gpu_test --device cpu|emulated|cuda[:N] [--sizes small] [--order descending] [--work late]: what a device computes is
-// what the CPU computes. Exit status: 0 right, 1 wrong, 77 when there is no such device here.
+// gpu_test --device cpu|emulated|cuda[:N] [--sizes small] [--order descending] [--work late] [--part 1/8]: what a
+// device computes is what the CPU computes. Exit status: 0 right, 1 wrong, 77 when there is no such device here.
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <optional>
 
 #include "kernels/cuda/emulated/device.h"
 #include "tests/gpu/check.h"
@@ -19,7 +21,23 @@ const std::map<std::string_view, EmulatedWork> kWork = {
 constexpr int kMessagesMax = 40;
 int failure_count = 0;
 
-int run(const Context& context) {
+// Each `of`-th test, from the `number`-th on: most of a test's time is the CPU's, and several processes share one GPU.
+struct Part {
+  std::size_t number = 1;
+  std::size_t of = 1;
+};
+
+std::optional<Part> parse_part(std::string_view text) {
+  Part part;
+  const char* const end = text.data() + text.size();
+  const auto number = std::from_chars(text.data(), end, part.number);
+  if (number.ec != std::errc() || number.ptr == end || *number.ptr != '/') return std::nullopt;
+  const auto of = std::from_chars(number.ptr + 1, end, part.of);
+  if (of.ec != std::errc() || of.ptr != end || part.number < 1 || part.number > part.of) return std::nullopt;
+  return part;
+}
+
+int run(const Context& context, const Part& part) {
   std::vector<Test> tests;
   add_vector_tests(tests);
   add_codec_tests(tests);
@@ -31,7 +49,10 @@ int run(const Context& context) {
   add_memory_tests(tests);
   add_group_tests(tests);
   add_site_tests(tests);
-  for (const Test& test : tests) {
+  std::size_t run_count = 0;
+  for (std::size_t i = part.number - 1; i < tests.size(); i += part.of) {
+    const Test& test = tests[i];
+    ++run_count;
     const int before = failures();
     const auto begin = std::chrono::steady_clock::now();
     test.run(context);
@@ -39,13 +60,13 @@ int run(const Context& context) {
     std::printf("%s %6.2f s  %s\n", failures() == before ? "ok    " : "FAILED", took.count(), test.name.c_str());
     std::fflush(stdout);
   }
-  std::cout << to_string(context.device) << ": " << tests.size() << " tests, " << failures() << " failures\n";
+  std::cout << to_string(context.device) << ": " << run_count << " tests, " << failures() << " failures\n";
   return failures() == 0 ? 0 : 1;
 }
 
 int usage() {
   std::cerr << "usage: gpu_test [--device cpu|emulated[:N]|cuda[:N]] [--sizes small|large] "
-               "[--order ascending|descending] [--work at-once|late|mixed]\n";
+               "[--order ascending|descending] [--work at-once|late|mixed] [--part NUMBER/OF]\n";
   return 2;
 }
 
@@ -63,6 +84,7 @@ int main(std::span<char* const> arguments) {
   Device device = Device::cuda();
   std::string_view sizes;  // small but on a GPU; small there too under a tool that slows it down
   std::size_t lent_values = 0;
+  Part part;
   for (std::size_t i = 0; i + 1 < arguments.size(); i += 2) {
     const std::string_view key = arguments[i];
     const std::string_view value = arguments[i + 1];
@@ -76,6 +98,8 @@ int main(std::span<char* const> arguments) {
       kernels::emulate_in_descending_order(value == "descending");
     } else if (key == "--work" && kWork.contains(value)) {
       kernels::emulate_work(kWork.find(value)->second);
+    } else if (const auto some = parse_part(value); key == "--part" && some) {
+      part = *some;
     } else if (key == "--lend") {
       lent_values = std::stoul(std::string(value));
     } else {
@@ -93,7 +117,7 @@ int main(std::span<char* const> arguments) {
   }
   if (lent_values != 0) return lend(device, lent_values);
   const bool is_gpu = device.kind == kernels::DeviceKind::kCuda;
-  return run({.device = device, .is_small = sizes.empty() ? !is_gpu : sizes == "small"});
+  return run({.device = device, .is_small = sizes.empty() ? !is_gpu : sizes == "small"}, part);
 }
 
 }  // namespace fluvial::gpu_test

@@ -240,6 +240,14 @@ void optimizers(const Context& context) {
       require(kernels::device_apply_nesterov(0.7, 0.9, d.span(), m.span(), theta.span(), stream));
       check_same(view(theta.values()), view(model), "Nesterov's model");
       check_same(view(m.values()), view(moment), "the moment");
+      for (std::uint64_t step = 1; step <= 4; ++step) {
+        const kernels::DelayedNesterovOptions delayed{.every = 3, .c = 0.2, .step = step};
+        kernels::apply_delayed_nesterov(delayed, mean, moment, variance, model);
+        require(kernels::device_apply_delayed_nesterov(delayed, d.span(), m.span(), v.span(), theta.span(), stream));
+        check_same(view(theta.values()), view(model), "delayed Nesterov's model");
+        check_same(view(m.values()), view(moment), "its moment");
+        check_same(view(v.values()), view(variance), "its buffer");
+      }
     }
   }
 }

@@ -105,13 +105,19 @@ const std::vector<Room> kRooms = {
                          "edge/update",       "edge/service",       "simulator/scenario",
                          "simulator/world",   "simulator/node",     "simulator/run",
                          "simulator/checks"}},
+    {"simulator/study",
+     {"core/base", "core/round", "simulator/scenario", "simulator/world", "simulator/run", "simulator/roles"}},
 
     // The front door, and what is shown to users of the libraries.
-    {"cli", {"simulator/scenario", "simulator/world", "simulator/run", "simulator/roles", "coordinator/service",
-             "aggregator/service", "edge/service",    "core/base",     "core/digest",     "kernels",
+    {"cli", {"simulator/scenario", "simulator/world", "simulator/run",
+             "simulator/roles",    "simulator/study", "coordinator/service",
+             "aggregator/service", "edge/service",    "core/base",
+             "core/digest",        "kernels",
              "kernels/reference",  // the independent loop behind `bench tree`'s "exact"
-             "core/round",         "core/aggregate",  "core/wire",     "core/store",      "core/telemetry",
-             "core/config",        "core/identity",   "core/net",      "core/local",      "core/tree"}},
+             "core/round",         "core/aggregate",  "core/wire",
+             "core/store",         "core/telemetry",  "core/config",
+             "core/identity",      "core/net",        "core/local",
+             "core/tree"}},
     {"examples", {"core/base", "core/digest", "core/round", "core/wire", "core/store", "core/local"}},
 
     {"cmake", {}},  // the one source that compiles Asio

@@ -29,8 +29,8 @@ TEST_F(OptimizerTest, RunsFromThePlanToTheCommit) {
   start(2, 1);
   add_workers();
   std::vector<Buffer> models;
-  for (const char* optimizer :
-       {"fedavg", "fedadagrad", "fedadam", "fedyogi:tau=0.01,warmup=2", "nesterov", "lars", "lamb", "mean"}) {
+  for (const char* optimizer : {"fedavg", "fedadagrad", "fedadam", "fedyogi:tau=0.01,warmup=2", "nesterov",
+                                "delayed_nesterov:every=2", "lars", "lamb", "mean"}) {
     SCOPED_TRACE(optimizer);
     const std::uint64_t run = start_run(plan_with(2, optimizer), 5'000);
     wait_state(run, "done");
@@ -51,7 +51,7 @@ TEST_F(OptimizerTest, TheStateOutlivesTheCoordinator) {
       return train(task, base, local);
     });
   }
-  for (const char* optimizer : {"fedadam", "lamb"}) {
+  for (const char* optimizer : {"fedadam", "lamb", "delayed_nesterov"}) {
     SCOPED_TRACE(optimizer);
     const std::uint64_t whole = start_run(plan_with(4, optimizer), 5'000);
     wait_state(whole, "done");

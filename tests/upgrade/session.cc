@@ -179,7 +179,7 @@ wire::Opening opening_of_round() {
   opening.hard_left = std::chrono::milliseconds(48'000);
   opening.received = wire::Received{Incarnation(5), 3, 1};
   opening.continues = {RunId(2), RunId(1)};
-  opening.late = round::Lateness{2, {512, 362, 296, 256}, {{kRun, ModelVersion(6), digest_of("the base before"), 24}}};
+  opening.late = {{2, {512, 362, 296, 256}, {{kRun, ModelVersion(6), digest_of("the base before"), 24}}, 3}};
   return opening;
 }
 

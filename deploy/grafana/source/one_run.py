@@ -53,12 +53,13 @@ def who():
         graph("What late sites were doing", "none", "Why are sites late? Where each was when its round was committed.",
               Query("sum by (phase) (increase(fluvial_coordinator_late_sites_total[$__rate_interval])) > 0", "{{phase}}"),
               stacked=True),
-        graph("Old updates a round, with late = next", "none", "Does much of a commit come from models of before? Updates that missed their "
-              "round and were counted in a later one, and how many rounds late they were.",
+        graph("Old updates a commit, with late = next or windows", "none", "Does much of a commit come from models of before? Updates that were "
+              "counted in a later round than their own, and how many rounds late they were.",
               Query("sum(increase(fluvial_coordinator_contributions_stale_total[$__rate_interval])) / sum(%s)" % PER_ROUND, "old updates"),
               Query("sum(increase(fluvial_coordinator_staleness_rounds_total[$__rate_interval])) / sum(%s)" % PER_ROUND,
                     "rounds that they were late, together")),
-        graph("Shares of the commits, with late = next", "percentunit", "Does a slow site still have its say? Its part of what was counted.",
+        graph("Shares of the commits, with late = next or windows", "percentunit", "Does a slow site still have its say? Its part of what was "
+              "counted; with windows the fast ones have more.",
               Query("sum by (site) (increase(fluvial_coordinator_site_contributions_total[$__rate_interval]))"
                     " / ignoring (site) group_left sum(increase(fluvial_coordinator_site_contributions_total[$__rate_interval]))",
                     "{{site}}")),

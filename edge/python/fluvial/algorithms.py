@@ -74,7 +74,8 @@ class Scaffold:
 
         [optimizer]  name = "fedavg:scale_to=N"       N: the `samples` of all workers of the federation together
 
-    which moves the model, and c, by (weight that is in)/N of the mean. `samples` must be the same in every round. No
+    and rounds: with mode = "async" or late = "next" old updates are damped, c_i is not, and the sum above no longer holds.
+    It moves the model, and c, by (weight that is in)/N of the mean. `samples` must be the same in every round. No
     momentum and no Adam in the local optimizer: option II reads c_i' off the distance covered, which is K eta times a
     gradient for plain SGD alone.
 
@@ -171,7 +172,8 @@ class DiLoCo(contextlib.AbstractContextManager):
         b = 0.9 b + D,        theta_r = theta_(r-1) - 0.7 (D + 0.9 b).
 
     AdamW's state stays with the worker. In the plan: `local_steps = 500` (H) and `[optimizer] name = "nesterov"`;
-    learning rate 1 and momentum 0 make it local SGD. It turns an ordinary training loop into a worker's:
+    learning rate 1 and momentum 0 make it local SGD. Where a commit holds few of the sites, `delayed_nesterov` with `every`
+    about as many commits as hold all of them. It turns an ordinary training loop into a worker's:
 
         with fluvial.DiLoCo(site, "text", model, samples=batch_size) as diloco:
             for batch in batches:

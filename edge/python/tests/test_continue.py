@@ -25,7 +25,7 @@ def train(federation, name, first, **about):
     return federation.model(name)["w"]
 
 
-@pytest.mark.parametrize("optimizer", ["fedavgm:lr=0.5,momentum=0.9", "fedadam:lr=0.02", "nesterov"])
+@pytest.mark.parametrize("optimizer", ["fedavgm:lr=0.5,momentum=0.9", "fedadam:lr=0.02", "nesterov", "delayed_nesterov:every=2"])
 def test_two_runs_make_the_model_of_one(small, optimizer):
     whole = train(small, "whole", 0, model=START, rounds=4, optimizer=optimizer)
     train(small, "first", 0, model=START, rounds=2, optimizer=optimizer)

@@ -1,0 +1,127 @@
+// Windows (docs/design/windows.md): a round that commits at a goal, and goes over into the next.
+#include <algorithm>
+
+#include "coordinator/logic/run_machine.h"
+#include "core/aggregate/scale.h"
+
+namespace fluvial::coordinator {
+namespace {
+
+constexpr std::uint64_t kGoal = 10;  // unless the plan says another
+
+}  // namespace
+
+bool RunMachine::has_goal() const {
+  if (!round::is_async(plan_)) return false;
+  const std::uint64_t half = (gather_.participant_count() + 1) / 2;
+  const std::uint64_t goal = plan_.async_goal == 0 ? std::min(kGoal, half) : plan_.async_goal;
+  return gather_.held().size() >= goal;
+}
+
+bool RunMachine::is_closing() const {
+  const bool closing = phase_ == Phase::kFinalising || phase_ == Phase::kFinalised || phase_ == Phase::kCommitting;
+  return closing && round::is_async(plan_);
+}
+
+// An update by its base, a partial by what it says of each contribution: that is looked at when it comes.
+bool RunMachine::takes(RoundId round) const {
+  const RoundId open = last_committed_.next();
+  if (round == open) return true;
+  const std::uint64_t most = std::max(plan_.async_drift_max, plan_.staleness_max);
+  return round::is_async(plan_) && round > RoundId(0) && round < open && open.value() - round.value() <= most;
+}
+
+// What was admitted in an earlier window, by the rule of the present one, and at its scale.
+Status RunMachine::check_goes_over(const round::Arrival& what) const {
+  if (!round::is_async(plan_)) return {};
+  if (what.scale_bits && *what.scale_bits != attempt_.scale_bits) {
+    return Error{Code::kStale, "a sum of another scale than this window's"};
+  }
+  const std::optional<round::Lateness> rule = lateness();
+  return round::check_versions(what.contributors, attempt_.base.version, &*rule);
+}
+
+bool RunMachine::is_waiting(const round::ContributorSet& contributors) const {
+  return std::ranges::any_of(waiting_,
+                             [&](const auto& one) { return !one.second.contributors.overlap(contributors).empty(); });
+}
+
+// In a window one may come of an update that was decided windows ago: its site may have its outcome already, and what
+// it makes now is another.
+void RunMachine::refuse(const round::Refusal& refusal) {
+  const auto mark = marks_.find(refusal.site);
+  const bool is_decided = mark != marks_.end() && refusal.own != RoundId() && refusal.own <= mark->second;
+  if (round::is_async(plan_) && is_decided) return;
+  gather_.refuse(refusal);
+}
+
+void RunMachine::offer_waiting(Effects& out) {
+  for (const auto& [arrival, what] : std::exchange(waiting_, {})) {
+    for (Effect& effect : arrived(arrival, what)) out.push_back(std::move(effect));
+  }
+}
+
+void RunMachine::drop_waiting(const std::string& why, Effects& out) {
+  for (const auto& [arrival, what] : std::exchange(waiting_, {})) {
+    out.push_back(Drop{arrival, {Code::kStale, why}});
+  }
+}
+
+// Sums go over from one window into the next only at one scale, so it stays as long as there is room.
+Result<int> RunMachine::scale_for(std::uint64_t weight_sum, int before) const {
+  const bool stays = round::is_async(plan_) && before >= round::kFactorBits &&
+                     aggregate::has_room(plan_.value_abs_max, before, weight_sum);
+  return stays ? Result<int>(before) : aggregate::scale_for(plan_, weight_sum);
+}
+
+// Stale synchronous parallel (Ho et al. 2013): a site that comes begins where the slowest one is, and one that is gone
+// holds nobody up.
+void RunMachine::note_leads() {
+  const std::map<SiteId, round::Lot> sites = lots();
+  std::erase_if(leads_, [&](const auto& one) { return !sites.contains(one.first); });
+  const auto slowest = std::ranges::min_element(leads_, {}, [](const auto& one) { return one.second; });
+  const std::uint64_t least = slowest == leads_.end() ? 0 : slowest->second;
+  for (const auto& [site, lot] : sites) leads_.try_emplace(site, least);
+}
+
+void RunMachine::note_heard() {
+  for (const auto& [site, entry] : commit_.contributors.entries()) {
+    if (const auto lead = leads_.find(site); lead != leads_.end()) ++lead->second;
+  }
+  note_refused(commit_.refusals);
+}
+
+// Whoever declines, or is refused, is not slow.
+void RunMachine::note_refused(const std::vector<round::Refusal>& refusals) {
+  for (const round::Refusal& refusal : refusals) {
+    if (const auto lead = leads_.find(refusal.site); lead != leads_.end()) ++lead->second;
+  }
+}
+
+std::set<SiteId> RunMachine::too_far_ahead() const {
+  std::set<SiteId> sites;
+  if (!round::is_async(plan_) || plan_.async_lead_max == 0 || leads_.empty()) return sites;
+  const auto slowest = std::ranges::min_element(leads_, {}, [](const auto& one) { return one.second; });
+  for (const auto& [site, lead] : leads_) {
+    if (lead - slowest->second > plan_.async_lead_max) sites.insert(site);
+  }
+  return sites;
+}
+
+// The bound gives way to the quorum: without it nothing would ever be committed.
+void RunMachine::keep_quorum(const std::set<SiteId>& drawn, std::set<SiteId>* without) const {
+  const auto is_enough = [&] {
+    std::uint64_t count = 0, weight = 0;
+    for (const SiteId site : drawn) {
+      if (without->contains(site)) continue;
+      ++count;
+      weight += connected_.at(site).weight_max;
+    }
+    return count > 0 && count >= plan_.quorum && weight >= plan_.weight_min;
+  };
+  while (!without->empty() && !is_enough()) {
+    without->erase(*std::ranges::min_element(*without, {}, [this](SiteId site) { return leads_.at(site); }));
+  }
+}
+
+}  // namespace fluvial::coordinator
