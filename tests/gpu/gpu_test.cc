@@ -41,7 +41,6 @@ int run(const Context& context, const Part& part) {
   std::vector<Test> tests;
   add_vector_tests(tests);
   add_codec_tests(tests);
-  add_hostile_tests(tests);
   add_state_tests(tests);
   add_powersgd_tests(tests);
   add_robust_tests(tests);
@@ -49,6 +48,7 @@ int run(const Context& context, const Part& part) {
   add_memory_tests(tests);
   add_group_tests(tests);
   add_site_tests(tests);
+  add_hostile_tests(tests);  // last: below a tool that looks at each access they take the longest
   std::size_t run_count = 0;
   for (std::size_t i = part.number - 1; i < tests.size(); i += part.of) {
     const Test& test = tests[i];
