@@ -11,6 +11,7 @@
 #include "cli/bench_update.h"
 #include "core/digest/sha256.h"
 #include "core/digest/submission_digest.h"
+#include "core/round/lateness.h"
 #include "kernels/reference/reference.h"
 #include "kernels/stream_key.h"
 
@@ -41,6 +42,9 @@ bool drops_update(const std::string& code) {
   return code == "invalid_argument" || code == "data_loss" || code == "permission_denied" || code == "conflict";
 }
 
+// Of 512; a coordinator of an earlier version says none.
+double share_of(const json::value& entry) { return 512 * number_member(entry, "share", 1); }
+
 const json::value* entry_of(const json::array& entries, std::uint32_t node) {
   const auto found = std::find_if(entries.begin(), entries.end(),
                                   [node](const json::value& entry) { return count_member(entry, "site") == node; });
@@ -65,6 +69,7 @@ void Audit::continue_as(round::Plan plan, std::uint64_t run) {
   codec_ = std::move(kernels::make_codec(*spec)).value();
   moment_.clear();
   variance_.clear();
+  rates_ = {};
 }
 
 Status Audit::check_round(const json::value& round, std::span<const float> base, std::span<const float> committed,
@@ -202,6 +207,34 @@ double Audit::parts(std::uint64_t staleness) const {
   return std::max(1.0, std::nearbyint(whole));
 }
 
+double Audit::parts_of(const json::value& entry) const {
+  const double of_age = parts(count_member(entry, "staleness"));
+  return std::max(1.0, std::floor(of_age * share_of(entry) / 512 + 0.5));
+}
+
+// The sum of the weights, or in a run that is fair by rate what the windows before say.
+Result<double> Audit::divided_by(const json::value& round, std::uint64_t total_weight) {
+  if (!round::is_fair(plan_)) return static_cast<double>(total_weight);
+  round::ContributorSet in;
+  for (const json::value& entry : array_member(round, "contributors")) {
+    round::Contribution one{.site = SiteId(static_cast<std::uint32_t>(count_member(entry, "site"))),
+                            .weight = count_member(entry, "weight"),
+                            .metrics = {},
+                            .times = {}};
+    one.base = ModelVersion(count_member(entry, "own_round") - 1);
+    one.admitted = ModelVersion(one.base.value() + count_member(entry, "staleness"));
+    one.share = static_cast<std::uint32_t>(share_of(entry));
+    if (rates_.share(one.site, one.admitted) != one.share || !in.add(one).ok()) {
+      return Error{Code::kDataLoss, fmt::format("round {}: {} counts for {} of 512, not by its rate",
+                                                count_member(round, "round"), text_member(entry, "name"), one.share)};
+    }
+  }
+  const round::Divisor divisor = rates_.divisor(in);
+  rates_.committed(ModelVersion(count_member(round, "round")), in,
+                   round::staleness_factors(plan_.staleness_max, plan_.staleness_power));
+  return std::ldexp(static_cast<double>(divisor.value), -divisor.bits);
+}
+
 // The update that the site made for the round `own`, which it missed. What it made after it, with windows while this
 // one waited, is still to come.
 Result<Audit::Base> Audit::base_of_own(const SiteState& state, std::uint64_t own) const {
@@ -246,7 +279,7 @@ Status Audit::count(SiteState& state, const json::value& entry, std::uint64_t ro
       FLUVIAL_ASSIGN(encoded, encode(state.site, {.run = run_, .round = round, .site = state.site.node}, p));
     }
     if (!encoded.is(journalled)) continue;
-    FLUVIAL_TRY(add_decoded(encoded.decoded, bench_weight(state.site.index), parts(staleness)));
+    FLUVIAL_TRY(add_decoded(encoded.decoded, bench_weight(state.site.index), parts_of(entry)));
     for (std::size_t i = 0; i < p.size(); ++i) state.residual[i] = p[i] - static_cast<float>(encoded.decoded[i]);
     state.missed = later;
     return {};
@@ -359,7 +392,7 @@ Result<std::vector<float>> Audit::stepped(const json::value& round, std::span<co
                                               count_member(round, "weight"), total_weight)};
   }
   const double divisor = std::ldexp(1.0, scale_bits_);
-  const auto weight = static_cast<double>(total_weight);
+  FLUVIAL_ASSIGN(const double weight, divided_by(round, total_weight));
   const double lr = round::learning_rate(plan_.optimizer, number, total_weight);
   moment_.resize(base.size());
   auto least_variance = static_cast<float>(plan_.optimizer.tau * plan_.optimizer.tau);  // tau^2, rounded up

@@ -18,6 +18,7 @@
 
 #include "cli/json.h"
 #include "core/base/bytes.h"
+#include "core/round/fairness.h"
 #include "core/round/plan.h"
 #include "kernels/codec.h"
 
@@ -91,6 +92,8 @@ class Audit {
   std::vector<Missed> missed_after(const SiteState& state, std::uint64_t round) const;
   static std::size_t uncertain(const SiteState& state);
   double parts(std::uint64_t staleness) const;
+  double parts_of(const json::value& entry) const;  // by its site's rate as well
+  Result<double> divided_by(const json::value& round, std::uint64_t total_weight);
   Result<Base> base_of_own(const SiteState& state, std::uint64_t own) const;
   Status add_decoded(std::span<const double> decoded, std::uint64_t weight, double of_512);
   // The server's step for one coordinate, from the formulas of kernels/vector.h and kernels/optimizer.h.
@@ -106,6 +109,7 @@ class Audit {
   std::vector<float> moment_;    // the optimizer's, from the first round on
   std::vector<float> variance_;  // or delayed_nesterov's buffer
   int scale_bits_ = 0;
+  round::Rates rates_;  // of a run that is fair by rate
   std::unique_ptr<kernels::Codec> codec_;
   std::vector<SiteState> sites_;
   std::vector<std::int64_t> sum_;

@@ -14,6 +14,7 @@
 #include "cli/run_watch.h"
 #include "cli/table.h"
 #include "cli/waits.h"
+#include "core/round/fairness.h"
 
 namespace fluvial::cli {
 namespace {
@@ -142,6 +143,12 @@ std::string describe(const json::value& round) {
     if (staleness == 0) continue;
     line("of before", fmt::format("{}: its update of {} {} before", text_member(site, "name"), staleness,
                                   staleness == 1 ? "round" : "rounds"));
+  }
+  for (const json::value& site : array_member(round, "contributors")) {  // async.fairness = "rate"
+    const double share = number_member(site, "share", 1);
+    if (share == 1) continue;
+    line("counts for", fmt::format("{}: {:.1f} times the fastest site's update, by weight", text_member(site, "name"),
+                                   share * round::kRateRatioMost));
   }
   const json::array& late = array_member(round, "late_sites");
   if (const std::uint64_t count = count_member(round, "late"); late.size() < count || count == 0) {

@@ -76,6 +76,7 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   NodeId via(NodeId node) const override { return members_.via(node); }
   NodeId way_to(const round::Participant& participant) const override { return members_.way_to(participant); }
   bool may_bring(NodeId child, SiteId site) const override;
+  std::uint32_t share(SiteId site) const override { return machine_.gather().share(site); }
   void take_failed(ArrivalId arrival, NodeId child, const Error& error) override;
   void will_not_be_in(const round::Refusal& refusal) override;
   void has_declined(AttemptId attempt, const round::Refusal& refusal) override;

@@ -18,12 +18,14 @@ RunMachine::RunMachine(RunStart start)
       status_(start.status),
       reason_(std::move(start.reason)),
       earlier_(std::move(start.earlier)),
-      marks_(std::move(start.marks)) {
+      marks_(std::move(start.marks)),
+      rates_(std::move(start.rates)) {
   attempt_.scale_bits = start.scale_bits;
   for (const SiteId site : start.late) missed_.emplace(site, last_committed_);
   if (start.open) {
     FLUVIAL_CHECK(start.open->round == last_committed_.next(), "the open attempt follows the last commit");
     attempt_ = std::move(*start.open);
+    for (round::Participant& one : attempt_.participants) one.share = share_of(one.site);  // the record has none
     round_begun_ = true;
     note_on_record();
   }
@@ -173,7 +175,7 @@ void RunMachine::call_substitutes() {
     const SiteInfo& info = others.at(site);
     if (!has_room(info)) continue;  // in addition to those before it
     weight_sum += info.weight_max;
-    attempt_.participants.push_back({site, info.lease, info.weight_max});
+    attempt_.participants.push_back(participant_of(site, info));
   }
   std::ranges::sort(attempt_.participants, {}, &round::Participant::site);
 }
@@ -228,6 +230,7 @@ Status RunMachine::admit(RoundId round, AttemptId attempt, Epoch epoch, const ro
   }
   if (goes_over) FLUVIAL_TRY(check_goes_over({partial, {}, {}}));
   if (is_waiting(partial)) return Error{Code::kUnavailable, "a part of it is here for the next window"};
+  FLUVIAL_TRY(check_shares(partial));
   if ((attempt != attempt_.attempt && !round::is_async(plan_)) || epoch != attempt_.epoch) {
     return Error{Code::kStale, "attempt " + std::to_string(attempt.value()) + " of epoch " +
                                    std::to_string(epoch.value()) + ", expected " +
@@ -331,7 +334,9 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
     phase_ = Phase::kFinalising;
     commit_ = {run_, attempt_.round, attempt_.attempt, gather_.held(), gather_.refusals(), {}, {}, late_is_next(plan_)};
     if (!round::is_async(plan_)) commit_.late = gather_.late();  // nobody is late for a window
-    out.push_back(Finalise{next_step(), commit_});
+    const round::ContributorSet& counted = commit_.contributors;
+    out.push_back(
+        Finalise{next_step(), commit_, round::is_fair(plan_) ? rates_.divisor(counted) : round::by_weights(counted)});
     return;
   }
   if (now < soft_) return;

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "core/base/clock.h"
+#include "core/round/fairness.h"
 #include "core/round/gather.h"
 #include "core/round/lateness.h"
 #include "core/round/pace.h"
@@ -66,6 +67,7 @@ struct Drop {
 struct Finalise {
   Step step;
   round::CommitRecord record;  // complete but for the model: make and write the model, then finalised()
+  round::Divisor divisor;      // of the sum
 };
 struct RecordCommit {
   Step step;
@@ -117,7 +119,8 @@ struct RunStart {
   std::vector<round::ModelRef> earlier = {};
   std::vector<SiteId> late = {};
   round::Marks marks = {};
-  int scale_bits = 0;  // of the last attempt on record; windows keep it
+  int scale_bits = 0;       // of the last attempt on record; windows keep it
+  round::Rates rates = {};  // of a run that is fair by rate, from its last round::kRateHistory commits
 };
 
 // Whether a refusal with this code is of an update that its site keeps, and that may enter a later round. Whoever
@@ -167,6 +170,10 @@ class RunMachine {
   Status admit(RoundId round, AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const;
   // Whether what is for this round may come in: it is open, or, with windows, one shortly before it was open.
   bool takes(RoundId round) const;
+  std::uint32_t share_of(SiteId site) const;  // that an update of it has which is admitted now
+  // Of these, who counts for another share than its rate gave it when it was admitted, or was admitted too long ago to
+  // tell.
+  std::vector<SiteId> miscounted(const round::ContributorSet& contributors) const;
 
   // What the round in progress, or the next one, says of updates that missed theirs; none: they are late.
   std::optional<round::Lateness> lateness() const { return round::lateness_of(plan_, earlier_); }
@@ -215,6 +222,7 @@ class RunMachine {
   void become(RunStatus status, std::string reason, Effects& out);
   void record_status(StatusStep step, Effects& out);
   std::vector<round::Participant> participants_of(const std::vector<SiteId>& drawn) const;
+  round::Participant participant_of(SiteId site, const SiteInfo& info) const;
   void keep_quorum(const std::set<SiteId>& drawn, std::set<SiteId>* without) const;
   bool is_too_heavy(const SiteInfo& info) const;
   std::map<SiteId, round::Lot> lots() const;  // of the connected sites that may take part
@@ -222,6 +230,7 @@ class RunMachine {
   bool is_closing() const;  // what comes meanwhile is for the next window
   bool has_goal() const;
   Status check_goes_over(const round::Arrival& what) const;
+  Status check_shares(const round::ContributorSet& contributors) const;
   bool is_waiting(const round::ContributorSet& contributors) const;
   void refuse(const round::Refusal& refusal);
   void offer_waiting(Effects& out);
@@ -277,6 +286,7 @@ class RunMachine {
   std::vector<round::ModelRef> earlier_;  // before model_, newest first; those that an update may still be from
   std::map<SiteId, RoundId> missed_;      // the first round that the site missed since one of its updates counted
   round::Marks marks_;                    // with `late = "next"`
+  round::Rates rates_;                    // of a run that is fair by rate
   round::Pace pace_;
   TimePoint opened_at_;
   TimePoint soft_;

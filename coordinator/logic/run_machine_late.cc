@@ -22,10 +22,13 @@ std::vector<round::Participant> RunMachine::participants_of(const std::vector<Si
   }
   std::vector<round::Participant> participants;
   for (const SiteId site : all) {
-    const SiteInfo& info = connected_.at(site);
-    participants.push_back({site, info.lease, info.weight_max});
+    participants.push_back(participant_of(site, connected_.at(site)));
   }
   return participants;
+}
+
+round::Participant RunMachine::participant_of(SiteId site, const SiteInfo& info) const {
+  return {site, info.lease, info.weight_max, share_of(site)};
 }
 
 // Weight times factor must be exact in fp64: a site that may claim more takes no part.
@@ -54,6 +57,9 @@ void RunMachine::note_counted() {
     decide(site, entry.own_round(commit_.round));
   }
   note_heard();
+  if (round::is_fair(plan_)) {
+    rates_.committed(ModelVersion(commit_.round.value()), commit_.contributors, lateness()->factors);
+  }
   for (const SiteId site : commit_.late) missed_.try_emplace(site, commit_.round);
   for (const round::Refusal& refusal : commit_.refusals) {
     if (round::drops_update(refusal.error.code)) {

@@ -33,12 +33,36 @@ bool RunMachine::takes(RoundId round) const {
 
 // What was admitted in an earlier window, by the rule of the present one, and at its scale.
 Status RunMachine::check_goes_over(const round::Arrival& what) const {
+  FLUVIAL_TRY(check_shares(what.contributors));
   if (!round::is_async(plan_)) return {};
   if (what.scale_bits && *what.scale_bits != attempt_.scale_bits) {
     return Error{Code::kStale, "a sum of another scale than this window's"};
   }
   const std::optional<round::Lateness> rule = lateness();
   return round::check_versions(what.contributors, attempt_.base.version, &*rule);
+}
+
+// Nobody sends a factor that was not named.
+Status RunMachine::check_shares(const round::ContributorSet& contributors) const {
+  const std::vector<SiteId> wrong = miscounted(contributors);
+  if (wrong.empty()) return {};
+  return Error{Code::kStale, "site " + std::to_string(wrong.front().value()) +
+                                 " counts for another share than it had when it was admitted, or its parent is of a "
+                                 "version that knows of no shares"};
+}
+
+std::uint32_t RunMachine::share_of(SiteId site) const {
+  return round::is_fair(plan_) ? rates_.share(site) : round::kWholeFactor;
+}
+
+std::vector<SiteId> RunMachine::miscounted(const round::ContributorSet& contributors) const {
+  std::vector<SiteId> wrong;
+  for (const auto& [site, entry] : contributors.entries()) {
+    const std::optional<std::uint32_t> share =
+        round::is_fair(plan_) ? rates_.share(site, entry.admitted) : round::kWholeFactor;
+    if (share != entry.share) wrong.push_back(site);
+  }
+  return wrong;
 }
 
 bool RunMachine::is_waiting(const round::ContributorSet& contributors) const {

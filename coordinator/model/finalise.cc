@@ -49,7 +49,7 @@ Workspace open_workspace(const round::Schema& schema, ByteSpan base) {
 // The mean of one chunk. (Memory that each thread kept would grow with the cores.)
 Result<Values<float>> mean_of(const transfer::NodeSum& sum, const FinaliseInput& input, std::size_t index) {
   Values<float> mean(sum.shape().layout.size(index));
-  FLUVIAL_TRY(sum.accumulator().mean_chunk(index, input.record.contributors.total_weight(), mean.span()));
+  FLUVIAL_TRY(sum.accumulator().mean_chunk(index, input.divisor.value, mean.span(), input.divisor.bits));
   return mean;
 }
 

@@ -10,6 +10,7 @@
 
 #include "coordinator/model/trained.h"
 #include "core/aggregate/server_optimizer.h"
+#include "core/round/fairness.h"
 #include "core/round/record.h"
 #include "core/store/model_store.h"
 #include "core/transfer/node_sum.h"
@@ -28,6 +29,7 @@ struct NextModel {
 
 struct FinaliseInput {
   round::CommitRecord record;
+  round::Divisor divisor;  // of the sum
   std::shared_ptr<const round::Schema> schema;
   SharedBytes base;  // the master of the round before
   aggregate::ServerOptimizer optimizer;

@@ -62,9 +62,13 @@ class FinaliseTest : public testing::Test {
   Result<NextModel> run(Parallel& parallel, const std::string& optimizer) {
     record_.run = RunId(1);
     record_.round = RoundId(4);
-    FinaliseInput input{
-        record_, schema_, SharedBytes::from(Buffer::copy_of(base_.span())), *round::parse_server_optimizer(optimizer),
-        {},      true};
+    FinaliseInput input{record_,
+                        divisor_.value_or(round::by_weights(record_.contributors)),
+                        schema_,
+                        SharedBytes::from(Buffer::copy_of(base_.span())),
+                        *round::parse_server_optimizer(optimizer),
+                        {},
+                        true};
     std::vector<TrainedModel> ahead;
     input.ahead = [&](const TrainedModel& model) { ahead.push_back(model); };
     Result<NextModel> next = finalise(parallel, sum_, models_, std::move(input));
@@ -84,6 +88,7 @@ class FinaliseTest : public testing::Test {
   Buffer base_;
   transfer::NodeSum sum_;
   round::CommitRecord record_;
+  std::optional<round::Divisor> divisor_;  // none: the weights
   Serial serial_;
 };
 
@@ -101,6 +106,15 @@ TEST_F(FinaliseTest, TheWeightedMeanIsSubtractedAndTheModelIsOnTheDisk) {
   EXPECT_DOUBLE_EQ(next->step_norm, 3.5 * std::sqrt(600.0)) << "of the averaged values";
   files_.restart(store::Unsynced::kLost);
   EXPECT_TRUE(models_.load({RunId(1), ModelVersion(4)}, next->trained.ref.digest).ok());
+}
+
+TEST_F(FinaliseTest, TheSumIsDividedByWhatTheMachineSays) {
+  divisor_ = round::Divisor{3 * 512, 9};
+  const Result<NextModel> next = run(serial_, "fedavg");
+  ASSERT_TRUE(next.ok()) << next.error().to_string();
+  float first = 0;
+  std::memcpy(&first, next->bytes.bytes.data(), sizeof first);
+  EXPECT_EQ(first, -static_cast<float>((1 * 2.0 + 3 * 4.0) / 3));
 }
 
 TEST_F(FinaliseTest, TheSameBytesInWhateverOrderThePiecesRun) {

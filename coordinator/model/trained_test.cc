@@ -84,6 +84,7 @@ class DownTest : public testing::Test {
     add(sum, record, 1, 1);
     add(sum, record, 2, 3);
     FinaliseInput input{.record = record,
+                        .divisor = round::by_weights(record.contributors),
                         .schema = schema_,
                         .base = SharedBytes::from(Buffer::copy_of(bytes_.span())),
                         .optimizer = *round::parse_server_optimizer("fedavg"),

@@ -32,6 +32,7 @@ json::object round_object(const store::CommitRow& row, const NameOf& name_of) {
     contributors.push_back({{"site", site.value()},
                             {"name", name_of(site)},
                             {"weight", entry.weight},
+                            {"share", static_cast<double>(entry.share) / round::kWholeFactor},
                             {"digest", to_hex(entry.digest)},
                             {"staleness", entry.staleness()},
                             {"own_round", entry.own_round(row.record.round).value()},

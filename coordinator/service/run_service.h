@@ -59,6 +59,10 @@ class RunService final : private tree::RoundOwner, private RunHost {
   bool is_here(SiteId site) const override { return registry_.book().via(site) != NodeId(0); }
   Status may_take(const transfer::UpdateHead& head) const override;
   Status may_take(const transfer::PartialHead& head) const override;
+  std::uint32_t share(SiteId site) const override { return active_->machine.share_of(site); }
+  std::vector<SiteId> miscounted(const round::ContributorSet& contributors) const override {
+    return active_->machine.miscounted(contributors);
+  }
   NodeId via(SiteId site) const override { return registry_.book().branch(site); }
   NodeId way_to(const round::Participant& participant) const override { return via(participant.site); }
   bool may_bring(NodeId child, SiteId site) const override { return via(site) == child; }

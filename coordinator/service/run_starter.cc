@@ -117,7 +117,8 @@ net::Awaitable<Status> RunStarter::take_up(store::RunRow row) {
   if (*attempt) latest.scale_bits = (*attempt)->scale_bits;
   const Status known = co_await runtime_.pool.run([&]() -> Status {
     if (!round::late_is_next(row.plan) || !*last) return {};
-    return know_late(row, **last, latest);
+    FLUVIAL_TRY(know_late(row, **last, latest));
+    return know_rates(row, committed, latest);
   });
   if (!known.ok()) co_return known.error();
   co_return co_await activate(std::move(row), std::move(latest));
@@ -170,6 +171,28 @@ Status RunStarter::know_late(const store::RunRow& row, const store::CommitRow& l
       model.digest = commit->record.model.digest;
     }
     latest.earlier.push_back(model);
+  }
+  return {};
+}
+
+// Of a run that is fair by rate: who counted in the last windows, as in the term before.
+Status RunStarter::know_rates(const store::RunRow& row, RoundId last, Latest& latest) {
+  if (!round::is_fair(row.plan)) return {};
+  const std::uint64_t known = std::min(round::kRateHistory, last.value());
+  FLUVIAL_ASSIGN(const std::vector<store::CommitRow> commits,
+                 journal_.commits(row.id, RoundId(last.value() - known + 1), known));
+  FLUVIAL_ASSIGN(auto before, journal_.shares(row.id));  // how often each was counted, less how often in these
+  for (const store::CommitRow& commit : commits) {
+    for (const auto& [site, entry] : commit.record.contributors.entries()) --before[site].rounds;
+  }
+  std::set<SiteId> others;
+  for (const auto& [site, share] : before) {
+    if (share.rounds > 0) others.insert(site);
+  }
+  latest.rates = round::Rates(others);
+  const std::vector<std::uint32_t> factors = round::lateness_of(row.plan, {})->factors;
+  for (const store::CommitRow& commit : commits) {
+    latest.rates.committed(ModelVersion(commit.record.round.value()), commit.record.contributors, factors);
   }
   return {};
 }
@@ -263,6 +286,7 @@ net::Awaitable<Status> RunStarter::activate(store::RunRow row, Latest latest) {
   start.late = std::move(latest.late);
   start.marks = std::move(latest.marks);
   start.scale_bits = latest.scale_bits;
+  start.rates = std::move(latest.rates);
   std::optional<Digest> tree = latest.trained.tree;
   if (!tree) {
     const Result<Digest> made = co_await runtime_.pool.run([&]() -> Result<Digest> {

@@ -68,10 +68,12 @@ class RunStarter {
     std::vector<SiteId> late = {};
     round::Marks marks = {};
     int scale_bits = 0;
+    round::Rates rates = {};
   };
   net::Awaitable<Status> take_up(store::RunRow row);
   Result<TrainedModel> load_trained(const store::RunRow& row, const store::CommitRow& last, const Master& master);
   Status know_late(const store::RunRow& row, const store::CommitRow& last, Latest& latest);
+  Status know_rates(const store::RunRow& row, RoundId last, Latest& latest);
   Result<store::Model> load_before(const store::RunRow& row, RoundId round);
   net::Awaitable<Result<RunId>> make_run(store::RunRow row, Buffer model, std::vector<float> optimizer);
   net::Awaitable<Status> activate(store::RunRow row, Latest latest);

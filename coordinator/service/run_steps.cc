@@ -97,8 +97,13 @@ void RunSteps::begin(const Finalise& effect) {
 net::Awaitable<void> RunSteps::do_finalise(Finalise effect) {
   if (!is_due(effect.step)) co_return;
   const ActiveRun& run = *host_.current();
-  FinaliseInput input{effect.record, run.schema,          run.master,
-                      run.optimizer, run.optimizer_state, run.machine.plan().sum_digest};
+  FinaliseInput input{effect.record,
+                      effect.divisor,
+                      run.schema,
+                      run.master,
+                      run.optimizer,
+                      run.optimizer_state,
+                      run.machine.plan().sum_digest};
   input.down = run.down;
   const std::shared_ptr<const tree::ModelSlot> before = run.slot;  // the run may have ended by then
   input.trained_before = aggregate::BaseModel{before->ref(), before->bytes()};

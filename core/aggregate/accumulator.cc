@@ -42,7 +42,8 @@ Buffer Accumulator::pack_chunk(std::size_t chunk_index) const {
   return packed;
 }
 
-Status Accumulator::mean_chunk(std::size_t chunk_index, std::uint64_t total_weight, std::span<float> out) const {
+Status Accumulator::mean_chunk(std::size_t chunk_index, std::uint64_t total_weight, std::span<float> out,
+                               int weight_bits) const {
   FLUVIAL_TRY(check_chunk(chunk_index));
   if (out.size() != layout_.size(chunk_index)) {
     return Error{Code::kInvalidArgument,
@@ -51,7 +52,11 @@ Status Accumulator::mean_chunk(std::size_t chunk_index, std::uint64_t total_weig
   if (total_weight == 0 || total_weight >= kernels::kWeightSumEnd) {
     return Error{Code::kInvalidArgument, fmt::format("a total weight of {}, expected 1 to 2^53 - 1", total_weight)};
   }
-  kernels::mean_of_sums(layout_.of(std::span(sum_), chunk_index), scale_bits_, total_weight, out);
+  if (weight_bits < 0 || weight_bits > scale_bits_) {
+    return Error{Code::kInvalidArgument,
+                 fmt::format("weights in 2^-{}, at a scale of 2^-{}", weight_bits, scale_bits_)};
+  }
+  kernels::mean_of_sums(layout_.of(std::span(sum_), chunk_index), scale_bits_ - weight_bits, total_weight, out);
   return {};
 }
 

@@ -89,6 +89,7 @@ TEST(PlanFile, EveryKeyHasItsDefaultAndUnit) {
   }
   EXPECT_EQ(keys, (std::map<std::string, std::string>{
                       {"async.drift_max", "2 | count"},
+                      {"async.fairness", "none | text"},
                       {"async.goal", "0 | count"},
                       {"async.lead_max", "0 | count"},
                       {"attempts_max", "3 | count"},
@@ -145,6 +146,20 @@ TEST(PlanFile, AModeHasDefaults) {
   const auto residual = plan("mode = \"async\"\nlate = \"residual\"\n");
   ASSERT_FALSE(residual.ok());
   EXPECT_EQ(residual.error().message, "p.toml:3: late = 'residual': expected next, where mode = async");
+}
+
+TEST(PlanFile, FairnessIsByRateOrNone) {
+  const auto plan = [](const std::string& text) { return parse_plan("name = \"t\"\n" + text, "p.toml"); };
+  const auto fair = plan("mode = \"async\"\nasync.fairness = \"rate\"\n");
+  ASSERT_TRUE(fair.ok()) << fair.error().message;
+  EXPECT_TRUE(round::is_fair(fair->plan));
+  const auto rounds = plan("async.fairness = \"rate\"\n");
+  ASSERT_TRUE(rounds.ok());
+  EXPECT_FALSE(round::is_fair(rounds->plan)) << "it is a key of windows";
+  EXPECT_EQ(refusal_of("async.fairness = 'speed'"), "dir/plan.toml:2: async.fairness = 'speed': expected none or rate");
+  const auto scaled = plan("mode = \"async\"\nasync.fairness = \"rate\"\noptimizer.name = \"fedavg:scale_to=1000\"\n");
+  ASSERT_FALSE(scaled.ok());
+  EXPECT_NE(scaled.error().message.find("scale_to"), std::string::npos) << scaled.error().message;
 }
 
 TEST(PlanFile, RefusesAWrongValueOfEachKind) {

@@ -1,5 +1,6 @@
 #include "core/round/contribution.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -50,6 +51,11 @@ void ContributorSet::admitted_on(ModelVersion newest) {
   for (auto& [site, entry] : entries_) entry.admitted = newest;
 }
 
+void ContributorSet::admitted_with(SiteId site, std::uint32_t share) {
+  const auto found = entries_.find(site);
+  if (found != entries_.end()) found->second.share = share;
+}
+
 void ContributorSet::admitted_fresh(ModelVersion base) {
   for (auto& [site, entry] : entries_) {
     if (entry.base == ModelVersion() && entry.admitted == ModelVersion()) entry.base = entry.admitted = base;
@@ -76,9 +82,14 @@ void ContributorSet::clear() {
 
 std::optional<Share> share_of(const Contribution& contribution, std::span<const std::uint32_t> factors) {
   const auto weight = static_cast<std::uint32_t>(contribution.weight);
-  if (contribution.base == contribution.admitted) return Share{weight, 0};
-  if (contribution.base > contribution.admitted || contribution.staleness() >= factors.size()) return std::nullopt;
-  const std::uint32_t factor = factors[static_cast<std::size_t>(contribution.staleness())];
+  std::uint64_t factor = kWholeFactor;
+  if (contribution.base != contribution.admitted) {
+    if (contribution.base > contribution.admitted || contribution.staleness() >= factors.size()) return std::nullopt;
+    factor = factors[static_cast<std::size_t>(contribution.staleness())];
+  }
+  if (contribution.share != kWholeFactor) {
+    factor = std::max<std::uint64_t>(1, (factor * contribution.share + kWholeFactor / 2) >> kFactorBits);
+  }
   if (factor == kWholeFactor) return Share{weight, 0};
   const std::uint64_t product = contribution.weight * factor;  // both below 2^29
   if (product == 0 || product >= kWeightLimit) return std::nullopt;

@@ -54,6 +54,7 @@ struct Contribution {
   // no round but their own.
   ModelVersion base = {};
   ModelVersion admitted = {};
+  std::uint32_t share = kWholeFactor;  // of kWholeFactor, by the rate of its site (fairness.h)
   std::uint64_t staleness() const { return admitted.value() - base.value(); }
   RoundId own_round(RoundId entered) const {  // admitted on the first model it is the first one's, which it entered
     return admitted == ModelVersion() ? entered : RoundId(base.value() + 1);
@@ -85,6 +86,7 @@ struct Participant {
   SiteId site;
   Epoch lease;
   std::uint64_t weight_max = 0;
+  std::uint32_t share = kWholeFactor;  // that its update has which this window admits
   bool operator==(const Participant&) const = default;
 };
 
@@ -95,10 +97,11 @@ class ContributorSet {
   // All or nothing. kAlreadyExists when the sets overlap (overlap() names the sites).
   Status merge(const ContributorSet& other);
   std::vector<SiteId> overlap(const ContributorSet& other) const;
-  void spend(const Times& more);           // adds to the times of every contribution
-  void forget_metrics();                   // those of every contribution
-  void admitted_fresh(ModelVersion base);  // those that say no versions were trained from this one
-  void admitted_on(ModelVersion newest);   // all of them, by the node that admits them
+  void spend(const Times& more);                         // adds to the times of every contribution
+  void forget_metrics();                                 // those of every contribution
+  void admitted_fresh(ModelVersion base);                // those that say no versions were trained from this one
+  void admitted_on(ModelVersion newest);                 // all of them, by the node that admits them
+  void admitted_with(SiteId site, std::uint32_t share);  // of that site, if it is in
 
   bool contains(SiteId site) const { return entries_.contains(site); }
   const Contribution* find(SiteId site) const;
@@ -115,7 +118,8 @@ class ContributorSet {
   std::uint64_t total_weight_ = 0;
 };
 
-// What a contribution is added with: x * weight * 2^-down_bits, at the sum's scale. A fresh one's factor is 1.
+// What a contribution is added with: x * weight * 2^-down_bits, at the sum's scale. A fresh one's factor is its share,
+// an older one's share * factor, rounded half up to 1/512, 1/512 at least.
 struct Share {
   std::uint32_t weight = 0;
   int down_bits = 0;

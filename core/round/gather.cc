@@ -24,12 +24,18 @@ std::set<SiteId> Gather::update(const std::vector<Participant>& participants, co
     if (is_new) ++awaited_;
     if (participant.weight_max < slot.participant.weight_max && is_in_sum(slot)) voided.insert(participant.site);
     slot.participant.weight_max = participant.weight_max;
+    slot.participant.share = participant.share;
     if (is_new || participant.lease <= slot.participant.lease) continue;
     if (is_in_sum(slot)) voided.insert(participant.site);
     slot.gone = false;
     await_under(slot, participant.lease);
   }
   return voided;
+}
+
+std::uint32_t Gather::share(SiteId site) const {
+  const auto found = slots_.find(site);
+  return found == slots_.end() ? kWholeFactor : found->second.participant.share;
 }
 
 void Gather::move_lease(SiteId site, Epoch lease) {

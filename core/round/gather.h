@@ -63,6 +63,7 @@ class Gather {
   void next_attempt();
 
   bool is_participant(SiteId site) const { return slots_.contains(site); }
+  std::uint32_t share(SiteId site) const;                         // kWholeFactor: it takes no part
   bool settled() const { return awaited_ == 0 && taking_ == 0; }  // nobody to wait for
   bool quiet() const { return taking_ == 0; }
   const ContributorSet& held() const { return held_; }

@@ -53,6 +53,8 @@ bool late_is_next(const Plan& plan) { return plan.late == "next"; }
 
 bool is_async(const Plan& plan) { return plan.mode == "async"; }
 
+bool is_fair(const Plan& plan) { return is_async(plan) && plan.async_fairness == "rate"; }
+
 void set_mode(std::string_view mode, Plan* plan) {
   plan->mode = mode;
   if (!is_async(*plan)) return;
@@ -71,6 +73,13 @@ Status check_plan(const Plan& plan) {
   if (is_async(plan) && plan.participants_fraction != 1) {
     return expected("participants.fraction", std::to_string(plan.participants_fraction),
                     "1 where mode = async: async.goal says how many a window waits for");
+  }
+  if (plan.async_fairness != "none" && plan.async_fairness != "rate") {
+    return expected("async.fairness", "'" + printable(plan.async_fairness, 80) + "'", "none or rate");
+  }
+  if (is_fair(plan) && plan.optimizer.scale_to > 0) {
+    return expected("async.fairness", "rate",
+                    "none with an optimizer's scale_to, which scales by the window's own weights");
   }
   if (!late_is_next(plan) && plan.late != "residual") {
     return expected("late", "'" + printable(plan.late, 80) + "'", "residual or next");

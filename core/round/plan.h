@@ -66,6 +66,7 @@ struct Plan {
   std::uint64_t async_goal = 0;       // contributions with which a window commits; 0: 10, at most half the participants
   std::uint32_t async_lead_max = 0;   // a site starts only so many updates ahead of the slowest; 0: no bound
   std::uint32_t async_drift_max = 2;  // how many windows later than it was admitted a contribution may enter
+  std::string async_fairness = "none";  // or "rate": who is counted seldom counts for more (fairness.h)
 
   WorkerTable worker;  // what the workers are given, the same at each site
 
@@ -74,6 +75,7 @@ struct Plan {
 
 bool late_is_next(const Plan& plan);
 bool is_async(const Plan& plan);
+bool is_fair(const Plan& plan);  // by rate
 // What a plan is that says nothing but its mode: "async" has late = "next" and staleness_max = 10.
 void set_mode(std::string_view mode, Plan* plan);
 

@@ -50,6 +50,9 @@ void visit_async(P& plan, Visit& visit) {
   visit({"async.drift_max", 39, "count",
          "mode = async: how many windows after it was admitted a contribution may still enter one", 1, 16},
         plan.async_drift_max);
+  visit({"async.fairness", 40, "text", "mode = async: `rate`: who is counted seldom counts for more (below); or `none`",
+         1, 16},
+        plan.async_fairness);
 }
 
 // Calls visit(const PlanKey&, field) for each, in the order of the canonical JSON.

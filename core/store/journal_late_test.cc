@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/round/fairness.h"
 #include "core/store/journal_test_support.h"
 
 namespace fluvial::store {
@@ -141,13 +142,17 @@ TEST_F(LateJournal, AnotherUpdateOfARoundThatIsDecidedIsLateAtOnce) {
 
 TEST_F(LateJournal, VersionsAndSharesAreKept) {
   ASSERT_TRUE(commit(1, {entry(1, 1, "a1", 0, 0)}).ok());
-  ASSERT_TRUE(commit(2, {entry(1, 2, "a2", 1, 1), entry(2, 1, "b1", 0, 1)}).ok());
+  round::Contribution slow = entry(2, 1, "b1", 0, 1);
+  slow.share = 48;
+  ASSERT_TRUE(commit(2, {entry(1, 2, "a2", 1, 1), slow}).ok());
   crash_and_reopen();
   const CommitRow second = journal_->commit_of(run_, RoundId(2)).value();
   const round::Contribution* const old = second.record.contributors.find(SiteId(2));
   ASSERT_NE(old, nullptr);
   EXPECT_EQ(old->base, ModelVersion(0));
   EXPECT_EQ(old->admitted, ModelVersion(1));
+  EXPECT_EQ(old->share, 48U);
+  EXPECT_EQ(second.record.contributors.find(SiteId(1))->share, round::kWholeFactor);
   EXPECT_THAT(journal_->shares(run_).value(),
               ElementsAre(Pair(SiteId(1), SiteShare{2, 20, 0, 0}), Pair(SiteId(2), SiteShare{1, 10, 1, 1})));
   ASSERT_TRUE(commit(3, {entry(1, 3, "a3", 2, 2)}, {{SiteId(3), {Code::kDataLoss, "damaged"}}}).ok());
@@ -185,6 +190,22 @@ TEST_F(LateJournal, PruningKeepsTheRoundsThatAnUpdateMayStillEnter) {
   ASSERT_TRUE(journal_->prune_rounds({.newest = 1}).ok());
   EXPECT_EQ(outcome(5, 2, "b5"), Outcome::kPending);
   EXPECT_EQ(outcome(1, 2, "b1"), Outcome::kLate);
+}
+
+// A new term makes the shares of a fair run from the windows before.
+TEST_F(LateJournal, PruningKeepsTheWindowsThatRatesAreOver) {
+  RunRow row;
+  round::set_mode("async", &row.plan);
+  row.plan.name = "fair";
+  row.plan.rounds = 1000;
+  row.plan.async_fairness = "rate";
+  row.schema = round::Schema::make({{"w", round::DType::kF32, {3}}}).value();
+  run_ = journal_->create_run(row).value();
+  for (std::uint64_t round = 1; round <= round::kRateHistory + 3; ++round) {
+    ASSERT_TRUE(commit(round, {entry(1, round, "a" + std::to_string(round), round - 1, round - 1)}).ok());
+  }
+  ASSERT_TRUE(journal_->prune_rounds({2, {}}).ok());
+  EXPECT_EQ(journal_->pruned(run_).value(), RoundId(3));
 }
 
 TEST_F(LateJournal, WhatALaterRoundRefusedStaysRefusedWhenItsOwnIsPruned) {

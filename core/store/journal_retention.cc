@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/round/fairness.h"
 #include "core/store/journal.h"
 #include "core/store/plan_json.h"
 
@@ -48,6 +49,7 @@ Result<RoundId> last_prunable(Database& database, const Held& held) {
     FLUVIAL_ASSIGN(const round::Plan plan, plan_from_json(row.text(0)));
     stay = std::max(stay, plan.models_kept);
     if (late_is_next(plan)) stay = std::max<std::uint64_t>(stay, plan.staleness_max + 1);
+    if (is_fair(plan)) stay = std::max(stay, round::kRateHistory);
     return {};
   }));
   return RoundId(held.last.value() - std::min(stay, held.last.value()));

@@ -175,9 +175,9 @@ Status write_commit(Database& database, const CommitRow& row) {
        commit.model.digest, row.master, row.optimizer, row.sum_digest, row.duration_ms, row.bytes_up, row.bytes_down,
        metrics_to_json(row.metrics), metrics_to_json(row.evaluation), row.committed_at}));
   for (const auto& [site, entry] : commit.contributors.entries()) {
-    FLUVIAL_TRY(database.run("INSERT INTO contributions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    FLUVIAL_TRY(database.run("INSERT INTO contributions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                              {commit.run, commit.round, site, entry.lease, entry.weight, entry.digest, entry.probe,
-                              metrics_to_json(entry.metrics), entry.base, entry.admitted}));
+                              metrics_to_json(entry.metrics), entry.base, entry.admitted, std::uint64_t{entry.share}}));
   }
   if (commit.late_is_next) FLUVIAL_TRY(raise_marks(database, commit));
   for (const round::Refusal& refusal : commit.refusals) {
@@ -248,7 +248,7 @@ Status read_members(Database& database, CommitRow& read) {
   round::CommitRecord& commit = read.record;
   FLUVIAL_TRY(database.query(
       "SELECT c.site, lease, weight, digest, probe, metrics, s.incarnation, s.submission, s.key, s.signature, "
-      "base_version, admitted_version FROM "
+      "base_version, admitted_version, share FROM "
       "contributions AS c LEFT JOIN signatures AS s ON s.run = c.run AND s.round = c.round AND s.site = c.site WHERE "
       "c.run = ? AND c.round = ? ORDER BY c.site",
       {commit.run, commit.round}, [&](const SqlRow& row) -> Status {
@@ -261,6 +261,7 @@ Status read_members(Database& database, CommitRow& read) {
         FLUVIAL_ASSIGN(entry.metrics, metrics_from_json(row.text(5)));
         entry.base = row.id<ModelVersion>(10);
         entry.admitted = row.id<ModelVersion>(11);
+        entry.share = static_cast<std::uint32_t>(row.number(12));
         FLUVIAL_TRY(read_signature(row, entry, read));
         return commit.contributors.add(std::move(entry));
       }));

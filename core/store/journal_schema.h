@@ -134,9 +134,14 @@ CREATE TABLE marks (
   PRIMARY KEY (run, site)) WITHOUT ROWID;
 )sql";
 
+// What a contribution counts for in a run that is fair by rate, of 512.
+inline constexpr const char* kJournalVersion10 = R"sql(
+ALTER TABLE contributions ADD COLUMN share INTEGER NOT NULL DEFAULT 512;
+)sql";
+
 // Each step leads from one version to the next; a new journal takes all of them.
-inline constexpr const char* kJournalSteps[] = {kJournalVersion1, kJournalVersion2, kLineageTables,
-                                                kJournalVersion4, kJournalVersion5, kJournalVersion6,
-                                                kJournalVersion7, kJournalVersion8, kJournalVersion9};
+inline constexpr const char* kJournalSteps[] = {kJournalVersion1, kJournalVersion2, kLineageTables,   kJournalVersion4,
+                                                kJournalVersion5, kJournalVersion6, kJournalVersion7, kJournalVersion8,
+                                                kJournalVersion9, kJournalVersion10};
 
 }  // namespace fluvial::store

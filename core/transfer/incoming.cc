@@ -91,7 +91,7 @@ Status check_same_sum(const PartialHead& before, const PartialHead& head) {
   const auto same = [](const auto& a, const auto& b) {
     return a.first == b.first && a.second.weight == b.second.weight && a.second.digest == b.second.digest &&
            a.second.incarnation == b.second.incarnation && a.second.submission == b.second.submission &&
-           a.second.base == b.second.base;
+           a.second.base == b.second.base && a.second.admitted == b.second.admitted && a.second.share == b.second.share;
   };
   if (before.scale_bits == head.scale_bits &&
       std::ranges::equal(before.what.contributors.entries(), head.what.contributors.entries(), same)) {
@@ -213,8 +213,12 @@ Status Incoming::verify_packed(ByteSpan bytes, std::size_t count) {
   std::ranges::fill(sums, 0);
   FLUVIAL_TRY(kernels::merge_chunk(bytes, sums));
   const round::ContributorSet& contributors = partial_->what.contributors;
-  const double bound = std::ldexp(static_cast<double>(contributors.total_weight()) * terms_.value_abs_max,
-                                  terms_.scale_bits) +
+  double weight = 0;
+  for (const auto& [site, entry] : contributors.entries()) {
+    const std::optional<round::Share> share = round::share_of(entry, factors_of(terms_));
+    if (share) weight += std::ldexp(static_cast<double>(share->weight), -share->down_bits);
+  }
+  const double bound = std::ldexp(weight * terms_.value_abs_max, terms_.scale_bits) +
                        static_cast<double>(contributors.size());  // each was rounded once
   const auto beyond = std::ranges::find_if(
       sums, [bound](std::int64_t sum) { return std::fabs(static_cast<double>(sum)) > bound * (1 + 0x1.0p-40); });

@@ -127,23 +127,27 @@ TEST_F(IncomingTest, WhatIsBadOnTheWayRefusesTheWhole) {
 }
 
 TEST_F(IncomingTest, APartialHoldsNoMoreThanItsContributorsCanGive) {
-  PartialHead head;
-  head.child = NodeId(2);
-  head.scale_bits = kTestScale;
-  head.chunk_count = 3;
-  ASSERT_TRUE(head.what.contributors.add({SiteId(7), Epoch(1), 7, {}, std::int64_t{7} << kTestScale, {}}).ok());
-  const std::int64_t most = std::int64_t{7} * 100 << kTestScale;  // weight times value_abs_max
-  for (const std::int64_t sum :
-       {most, -most, most * 2, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()}) {
-    Result<Incoming> incoming = Incoming::begin(head, test_terms(), staging_);
-    ASSERT_TRUE(incoming.ok()) << incoming.error().message;
-    std::vector<std::int64_t> sums(kTestChunkValues, 1);
-    sums[5] = sum;
-    Buffer packed(kernels::packed_bytes_max(sums.size()));
-    const std::size_t size = kernels::pack_chunk(sums, packed.span());
-    const Status taken = incoming->chunk(0, Buffer::copy_of(ByteSpan(packed.span()).first(size)));
-    EXPECT_EQ(taken.ok(), sum == most || sum == -most) << sum;
-    if (!taken.ok()) EXPECT_THAT(taken.error().message, HasSubstr("value 5"));
+  for (const std::uint32_t share : {round::kWholeFactor, round::kWholeFactor / 16}) {
+    PartialHead head;
+    head.child = NodeId(2);
+    head.scale_bits = kTestScale;
+    head.chunk_count = 3;
+    round::Contribution one{SiteId(7), Epoch(1), 7, {}, std::int64_t{7} * share << (kTestScale - 9), {}};
+    one.share = share;
+    ASSERT_TRUE(head.what.contributors.add(one).ok());
+    const std::int64_t most = std::int64_t{7} * 100 * share << (kTestScale - 9);  // weight times value_abs_max
+    for (const std::int64_t sum :
+         {most, -most, most * 2, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()}) {
+      Result<Incoming> incoming = Incoming::begin(head, test_terms(), staging_);
+      ASSERT_TRUE(incoming.ok()) << incoming.error().message;
+      std::vector<std::int64_t> sums(kTestChunkValues, 1);
+      sums[5] = sum;
+      Buffer packed(kernels::packed_bytes_max(sums.size()));
+      const std::size_t size = kernels::pack_chunk(sums, packed.span());
+      const Status taken = incoming->chunk(0, Buffer::copy_of(ByteSpan(packed.span()).first(size)));
+      EXPECT_EQ(taken.ok(), sum == most || sum == -most) << sum << " of share " << share;
+      if (!taken.ok()) EXPECT_THAT(taken.error().message, HasSubstr("value 5"));
+    }
   }
 }
 
@@ -181,6 +185,11 @@ TEST_F(IncomingTest, APartialGoesOnWithTheContributorsItBeganWithAlone) {
   EXPECT_TRUE(resume([](round::Contribution& one) { one.times.merge = std::chrono::seconds(1); }).ok());
   EXPECT_EQ(resume([](round::Contribution&) {}, false).error().code, Code::kInvalidArgument);
   EXPECT_EQ(resume(weigh).error().code, Code::kInvalidArgument);
+  const auto half = [](round::Contribution& one) {
+    one.share = round::kWholeFactor / 2;
+    one.probe /= 2;
+  };
+  EXPECT_EQ(resume(half).error().code, Code::kInvalidArgument) << "half of it was checked as all of it";
   EXPECT_EQ(resume([](round::Contribution& one) { one.submission = 2; }).error().code, Code::kInvalidArgument);
   EXPECT_EQ(resume([](round::Contribution& one) { one.digest.fill(std::byte{1}); }).error().code,
             Code::kInvalidArgument);

@@ -1,5 +1,6 @@
 #include "core/tree/parent_side.h"
 
+#include <set>
 #include <utility>
 
 #include "core/transfer/cut.h"
@@ -32,6 +33,13 @@ void ParentSide::measure() const {
 
 namespace {
 Error not_open(RoundId round) { return {Code::kStale, "round " + std::to_string(round.value()) + " is not open"}; }
+
+std::vector<SiteId> joined(const std::vector<SiteId>& some, const std::vector<SiteId>& others) {
+  std::set<SiteId> all(some.begin(), some.end());
+  all.insert(others.begin(), others.end());
+  return {all.begin(), all.end()};
+}
+
 }  // namespace
 
 Result<transfer::Terms> ParentSide::admit(const transfer::UpdateHead& head) {
@@ -57,7 +65,8 @@ Result<transfer::Terms> ParentSide::admit(const transfer::PartialHead& head) {
 
 std::vector<SiteId> ParentSide::without(const transfer::PartialHead& head) {
   if (!owner_.takes(head.run, head.round)) return {};
-  return transfer::without(head, owner_.gather(), [&](SiteId site) { return owner_.may_bring(head.child, site); });
+  const auto is_below = [&](SiteId site) { return owner_.may_bring(head.child, site); };
+  return joined(transfer::without(head, owner_.gather(), is_below), owner_.miscounted(head.what.contributors));
 }
 
 void ParentSide::arrived(transfer::StagedArrival arrival) {
@@ -74,6 +83,7 @@ void ParentSide::arrived(transfer::StagedArrival arrival) {
   count_bytes(arrival);
   arrival.what.contributors.spend(watch_.verified(arrival.child, arrival.update() != nullptr, now()));
   admit_on_newest(&arrival);
+  admit_with_share(&arrival);
   const round::Arrival what = arrival.what;
   const ArrivalId id(sum_.stage(std::move(arrival)));
   owner_.staged(id, what);
@@ -84,6 +94,11 @@ void ParentSide::admit_on_newest(transfer::StagedArrival* arrival) const {
   if (arrival->update() == nullptr || owner_.is_current(arrival->run, arrival->round)) return;
   const Result<transfer::Terms> terms = owner_.terms(/*brings_integers=*/false);
   if (terms.ok() && terms->late) arrival->what.contributors.admitted_on(terms->base_version);
+}
+
+void ParentSide::admit_with_share(transfer::StagedArrival* arrival) const {
+  const transfer::UpdateArrival* const update = arrival->update();
+  if (update != nullptr) arrival->what.contributors.admitted_with(update->site, owner_.share(update->site));
 }
 
 void ParentSide::count_bytes(const transfer::StagedArrival& arrival) const {
@@ -146,7 +161,8 @@ void ParentSide::release(ArrivalId arrival) { sum_.release(arrival.value()); }
 void ParentSide::drop(ArrivalId arrival, const Error& error) {
   const Sum::Staged staged = sum_.drop(arrival.value());
   if (!staged) return;
-  const std::vector<SiteId> without = owner_.gather().without(staged->what.contributors);
+  const round::ContributorSet& brought = staged->what.contributors;
+  const std::vector<SiteId> without = joined(owner_.gather().without(brought), owner_.miscounted(brought));
   children_.send(staged->child, transfer::receipt(*staged, error, without));
 }
 

@@ -36,6 +36,10 @@ class RoundOwner {
   virtual Status may_take(const transfer::UpdateHead& head) const = 0;
   virtual Status may_take(const transfer::PartialHead& head) const = 0;
   virtual Result<transfer::Terms> terms(bool brings_integers) = 0;
+  // What an update of this site counts for that is admitted now.
+  virtual std::uint32_t share(SiteId site) const = 0;
+  // Of these, who counts for another share than it should. The root alone knows.
+  virtual std::vector<SiteId> miscounted(const round::ContributorSet&) const { return {}; }
 
   // Who is below which child; 0: nobody knows.
   virtual NodeId via(SiteId site) const = 0;
@@ -96,6 +100,7 @@ class ParentSide final : public transfer::Receiver {
  private:
   void on_taken(ArrivalId id, TimePoint begun, const transfer::StagedArrival& arrival,
                 const Result<round::ContributorSet>& added);
+  void admit_with_share(transfer::StagedArrival* arrival) const;
   void admit_on_newest(transfer::StagedArrival* arrival) const;
   void count_bytes(const transfer::StagedArrival& arrival) const;
   void measure() const;

@@ -56,6 +56,8 @@ class FakeOwner final : public RoundOwner {
   AttemptId open_attempt() const override { return attempt; }
   bool is_here(SiteId site) const override { return here.contains(site); }
   bool may_bring(NodeId child, SiteId site) const override { return via(site) == child; }
+  std::uint32_t share(SiteId site) const override { return gather_.share(site); }
+  std::vector<SiteId> miscounted(const round::ContributorSet&) const override { return wrong; }
   void staged(ArrivalId arrival, const round::Arrival& what) override { arrivals.emplace_back(arrival, what); }
   void taken(ArrivalId, const round::ContributorSet& with_probes) override {
     sum = with_probes;
@@ -77,6 +79,7 @@ class FakeOwner final : public RoundOwner {
   std::vector<Error> failures;
   round::ContributorSet sum;
   RoundId before;  // the window before, whose updates may come in; 0: there are none
+  std::vector<SiteId> wrong;
   AttemptId attempt{1};
   std::set<SiteId> here{SiteId(1), SiteId(2)};
   std::function<void()> on_taken;
@@ -221,6 +224,30 @@ TEST_F(ParentSideTest, AFencedPartialHearsWhomItMustDoWithoutAndAnUpdateWhyAlone
   const std::size_t told = children_.told.size();
   side_.drop(owner_.arrivals.back().first, error);
   EXPECT_EQ(children_.told.size(), told) << "once";
+}
+
+TEST_F(ParentSideTest, APartialHearsOfWhomTheOwnerHoldsAnotherShare) {
+  owner_.wrong = {SiteId(1)};
+  EXPECT_THAT(side_.without(partial(8, {1, 2})), ElementsAre(SiteId(1)));
+  owner_.gather_.begin_take(partial(8, {1, 2}).what.contributors);
+  EXPECT_THAT(side_.without(partial(8, {1, 2})), ElementsAre(SiteId(1), SiteId(2))) << "each once";
+}
+
+// Its parent says what an update counts for; what a partial says of others is for the root.
+TEST_F(ParentSideTest, AnUpdateHasTheShareThatItsWindowGivesItsSite) {
+  owner_.gather_.update({{SiteId(1), Epoch(1), 100, 48}, {SiteId(2), Epoch(1), 100, 48}}, {});
+  bring(1);
+  EXPECT_EQ(owner_.arrivals.back().second.contributors.find(SiteId(1))->share, 48U);
+  bring(3);
+  EXPECT_EQ(owner_.arrivals.back().second.contributors.find(SiteId(3))->share, round::kWholeFactor);
+  transfer::StagedArrival other;
+  other.kind = transfer::PartialArrival{5};
+  other.child = NodeId(8);
+  other.run = kRun;
+  other.round = kRound;
+  other.what = partial(8, {2}).what;
+  side_.arrived(std::move(other));
+  EXPECT_EQ(owner_.arrivals.back().second.contributors.find(SiteId(2))->share, round::kWholeFactor);
 }
 
 TEST_F(ParentSideTest, NobodySpeaksForASiteBelowAnother) {

@@ -223,6 +223,7 @@ void clear_async(v1::Plan* plan) {
   plan->clear_async_goal();
   plan->clear_async_lead_max();
   plan->clear_async_drift_max();
+  plan->clear_async_fairness();
 }
 
 }  // namespace
@@ -240,6 +241,7 @@ v1::Plan to_proto(const round::Plan& plan) {
   if (plan.down == round::Plan().down) out.clear_down();  // as from a sender that does not know it
   if (!round::late_is_next(plan)) clear_late(&out);
   if (!round::is_async(plan)) clear_async(&out);
+  if (!round::is_fair(plan)) out.clear_async_fairness();
   return out;
 }
 
@@ -261,17 +263,30 @@ Result<round::Plan> from_proto(const v1::Plan& plan) {
     out.async_lead_max = absent.async_lead_max;
     out.async_drift_max = absent.async_drift_max;
   }
+  if (out.async_fairness.empty()) out.async_fairness = round::Plan().async_fairness;
   FLUVIAL_TRY(round::check_plan(out));
   return out;
 }
 
 // ---- who takes part ----------------------------------------------------------------------------------------------
 
+namespace {
+
+std::uint32_t share_to_proto(std::uint32_t share) { return share == round::kWholeFactor ? 0 : share; }
+
+Result<std::uint32_t> share_from_proto(std::uint32_t share) {
+  if (share > round::kWholeFactor) return wrong("a share of " + std::to_string(share) + ": expected at most 512");
+  return share == 0 ? round::kWholeFactor : share;
+}
+
+}  // namespace
+
 v1::Participant to_proto(const round::Participant& participant) {
   v1::Participant out;
   out.set_site(participant.site.value());
   out.set_lease_epoch(participant.lease.value());
   out.set_weight_max(participant.weight_max);
+  out.set_share(share_to_proto(participant.share));
   return out;
 }
 
@@ -280,7 +295,8 @@ Result<round::Participant> from_proto(const v1::Participant& participant) {
   if (participant.weight_max() == 0 || participant.weight_max() >= round::kWeightLimit) {
     return wrong("maximum weight " + std::to_string(participant.weight_max()) + ": expected 1 to below 2^29");
   }
-  return round::Participant{site, Epoch(participant.lease_epoch()), participant.weight_max()};
+  FLUVIAL_ASSIGN(const std::uint32_t share, share_from_proto(participant.share()));
+  return round::Participant{site, Epoch(participant.lease_epoch()), participant.weight_max(), share};
 }
 
 v1::Contributor to_proto(const round::Contribution& contribution) {
@@ -294,6 +310,7 @@ v1::Contributor to_proto(const round::Contribution& contribution) {
   out.set_submission(contribution.submission);
   out.set_base_version(contribution.base.value());
   out.set_admitted_version(contribution.admitted.value());
+  out.set_share(share_to_proto(contribution.share));
   out.set_train_us(to_us(contribution.times.train));
   out.set_transfer_us(to_us(contribution.times.transfer));
   out.set_merge_us(to_us(contribution.times.merge));
@@ -317,6 +334,7 @@ Result<round::Contribution> from_proto(const v1::Contributor& contributor) {
   out.submission = contributor.submission();
   out.base = ModelVersion(contributor.base_version());
   out.admitted = ModelVersion(contributor.admitted_version());
+  FLUVIAL_ASSIGN(out.share, share_from_proto(contributor.share()));
   if (out.base > out.admitted) return wrong("a contribution from a later model than its parent knew");
   out.times = {from_us(contributor.train_us()), from_us(contributor.transfer_us()), from_us(contributor.merge_us())};
   if (!contributor.signature().empty()) {

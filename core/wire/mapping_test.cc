@@ -105,7 +105,7 @@ round::Contribution contribution(std::uint32_t site) {
 }
 
 TEST(Lists, BothWays) {
-  const std::vector<round::Participant> participants = {{SiteId(3), Epoch(1), 1}, {SiteId(2), Epoch(9), 500}};
+  const std::vector<round::Participant> participants = {{SiteId(3), Epoch(1), 1}, {SiteId(2), Epoch(9), 500, 48}};
   ParticipantList participant_list;
   to_proto(participants, &participant_list);
   EXPECT_EQ(*from_proto(participant_list), participants);
@@ -146,6 +146,7 @@ TEST(Contributors, RefuseWhatDoesNotHold) {
       [](v1::Contributor& entry) { entry.set_weight(0); },
       [](v1::Contributor& entry) { entry.set_weight(1u << 29); },
       [](v1::Contributor& entry) { entry.set_sha256("short"); },
+      [](v1::Contributor& entry) { entry.set_share(513); },
       [](v1::Contributor& entry) { (*entry.mutable_metrics())[""] = 1; },
       [](v1::Contributor& entry) { (*entry.mutable_metrics())["a\nb"] = 1; },
       [](v1::Contributor& entry) { (*entry.mutable_metrics())[std::string(65, 'x')] = 1; },

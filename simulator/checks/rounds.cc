@@ -7,6 +7,7 @@
 
 #include "core/base/format.h"
 #include "kernels/reference/reference.h"
+#include "simulator/checks/fairness.h"
 
 namespace fluvial::simulator {
 namespace {
@@ -348,10 +349,13 @@ void RoundChecks::check_refusals(const round::CommitRecord& commit) {
 }
 
 void RoundChecks::check_model(Run& run, const round::CommitRecord& commit, const FlatSum& sum, const FlatModel& model) {
+  const bool fair = is_fair(run.row.plan);
+  const int scale = sum.scale_bits - (fair ? 9 : 0);
+  const std::uint64_t divisor =
+      fair ? fair_divisor(run.commits, run.row.plan, commit.contributors, commit.round.value() - 1)
+           : commit.contributors.total_weight();
   std::vector<float> mean;
-  for (const std::int64_t value : sum.values) {
-    mean.push_back(kernels::reference::mean(value, sum.scale_bits, commit.contributors.total_weight()));
-  }
+  for (const std::int64_t value : sum.values) mean.push_back(kernels::reference::mean(value, scale, divisor));
   Step step = optimizer_step(run.row.plan.optimizer, run.row.schema, commit.round.value(),
                              commit.contributors.total_weight(), mean, run.state);
   for (std::size_t i = 0; i < model.values.size(); ++i) {

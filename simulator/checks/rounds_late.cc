@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/base/format.h"
+#include "simulator/checks/fairness.h"
 #include "simulator/checks/rounds.h"
 
 namespace fluvial::simulator {
@@ -18,6 +19,9 @@ void RoundChecks::check_lateness(const Run& run, const round::CommitRecord& comm
     const bool is_admitted = entry.admitted.value() <= newest && newest - entry.admitted.value() <= drift;
     say(is_admitted && entry.base.value() <= entry.admitted.value() && entry.base.value() >= oldest, "lateness",
         which + format_text(": trained from version {}, admitted on {}", entry.base.value(), entry.admitted.value()));
+    const std::uint32_t share = is_fair(plan) ? fair_share(run.commits, plan, site, entry.admitted.value()) : 512;
+    say(entry.share == share, "fairness",
+        which + format_text(": counts for {} of 512, and by its site's rate for {}", entry.share, share));
     for (const auto& [round, row] : run.commits) {
       const round::Contribution* const before = row.record.contributors.find(site);
       say(before == nullptr || before->digest != entry.digest, "exactly_once",

@@ -21,6 +21,11 @@ std::uint32_t parts_of_512(const round::Plan& plan, std::uint64_t staleness) {
   return parts < 1 ? 1 : static_cast<std::uint32_t>(std::nearbyint(parts));
 }
 
+std::uint32_t parts_of_512(const round::Plan& plan, const round::Contribution& entry) {
+  const std::uint32_t by_age = parts_of_512(plan, entry.admitted.value() - entry.base.value());
+  return std::max(1U, (by_age * entry.share + 256) / 512);
+}
+
 bool Truth::add(RunId run, RoundId round, SiteId site, const Digest& digest, const store::PendingStart& start,
                 const std::vector<Buffer>& chunks, std::vector<std::int64_t> integers) {
   KnownUpdate update{start.weight, {}, std::move(integers)};
@@ -49,7 +54,7 @@ std::optional<std::vector<std::int64_t>> Truth::sum(RunId run, RoundId round, co
   for (const auto& [site, entry] : contributors.entries()) {
     const std::string who = "site " + std::to_string(site.value());
     const KnownUpdate* update = find(run, own_round(round, entry), site, entry.digest);
-    const std::uint32_t parts = parts_of_512(plan, entry.admitted.value() - entry.base.value());
+    const std::uint32_t parts = parts_of_512(plan, entry);
     const std::uint32_t weight = static_cast<std::uint32_t>(entry.weight) * (parts == 512 ? 1 : parts);
     const int scale = parts == 512 ? scale_bits : scale_bits - 9;
     if (update == nullptr) {

@@ -21,6 +21,7 @@ namespace fluvial::simulator {
 // counts.
 RoundId own_round(RoundId round, const round::Contribution& entry);
 std::uint32_t parts_of_512(const round::Plan& plan, std::uint64_t staleness);
+std::uint32_t parts_of_512(const round::Plan& plan, const round::Contribution& entry);  // by its site's rate as well
 
 struct KnownUpdate {
   std::uint64_t weight = 0;

@@ -376,7 +376,7 @@ void Cast::committing(const round::CommitRecord& record, std::span<const float> 
   std::vector<Counted> updates;
   for (const Host& host : world_.hosts()) {
     const round::Contribution* entry = record.contributors.find(identity(host.id).node);
-    if (entry != nullptr) updates.push_back({number_of(host.id), entry->weight, entry->staleness()});
+    if (entry != nullptr) updates.push_back({number_of(host.id), entry->weight, entry->staleness(), entry->share});
   }
   lessons_->committing(updates, model, world_.scheduler().now());
 }

@@ -52,6 +52,11 @@ void Forgery::apply(v1::PartialBegin* begin) {
       break;
     case Trick::kOldAttempt: begin->set_attempt(begin->attempt() - 1); break;
     case Trick::kOldEpoch: begin->set_epoch(begin->epoch() - 1); break;
+    case Trick::kOtherShare:  // and a probe that goes with it
+      if (first == nullptr || first->base_version() != first->admitted_version() || begin->scale_bits() < 9) break;
+      first->set_share(1 + static_cast<std::uint32_t>(rng_.below(511)));
+      first->set_probe(static_cast<std::int64_t>(first->weight() * first->share() << (begin->scale_bits() - 9)));
+      break;
     case Trick::kOtherScale: begin->set_scale_bits(begin->scale_bits() + 1); break;
     case Trick::kSkipsAhead: begin->set_first_chunk(begin->first_chunk() + 1); break;
     default: break;

@@ -19,6 +19,7 @@ class Forgery {
     kOldAttempt,   //
     kOldEpoch,     //
     kOldLease,     // of a contributor
+    kOtherShare,   // likewise, where the update is fresh
     kOtherScale,   //
     kDamage,       // a bit of a chunk
     kTooGreat,     // sums beyond what its contributors can give

@@ -18,6 +18,7 @@ struct Counted {
   std::size_t site = 0;
   std::uint64_t weight = 0;
   std::uint64_t staleness = 0;  // models between the one that it was trained from and the one at its admission
+  std::uint32_t share = 512;    // of 512, by its site's rate
 };
 
 class Lessons {

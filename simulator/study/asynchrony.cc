@@ -66,6 +66,13 @@ Result<Scenario> draw(const StudyFederation& federation, const Mode& mode, std::
   return file.draw(seed);
 }
 
+// The commits from `from` on; the last one at least.
+std::span<const Commit> since(const std::vector<Commit>& commits, TimePoint from) {
+  auto first = std::ranges::lower_bound(commits, from, {}, &Commit::at);
+  if (first == commits.end()) --first;
+  return {first, commits.end()};
+}
+
 // What was counted from `from` on.
 struct Counts {
   std::vector<double> parts;  // by site: its updates' parts of the windows' means, damped by their age
@@ -80,13 +87,13 @@ struct Counts {
 Counts count(const Course& course, const round::Plan& plan, std::size_t sites, TimePoint from) {
   const std::vector<std::uint32_t> factors = round::staleness_factors(round::kStalenessMost, plan.staleness_power);
   Counts counts{.parts = std::vector<double>(sites, 0.0)};
-  for (const Commit& commit : course.commits()) {
-    if (commit.at < from) continue;
+  for (const Commit& commit : since(course.commits(), from)) {
     double total = 0;
-    for (const Counted& update : commit.updates) total += static_cast<double>(update.weight);
+    for (const Counted& update : commit.updates) total += round::is_fair(plan) ? 1 : static_cast<double>(update.weight);
     for (const Counted& update : commit.updates) {
       const double factor = static_cast<double>(factors.at(update.staleness)) / round::kWholeFactor;
-      counts.parts[update.site] += static_cast<double>(update.weight) / total * factor;
+      const double share = static_cast<double>(update.share) / round::kWholeFactor;
+      counts.parts[update.site] += static_cast<double>(update.weight) * share / total * factor;
       counts.staleness += static_cast<double>(update.staleness);
       counts.of_slow += course.speeds().is_slow(update.site) ? 1 : 0;
       ++counts.updates;
@@ -99,13 +106,6 @@ double distance(std::span<const double> a, std::span<const double> b) {
   double sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
   return std::sqrt(sum);
-}
-
-// The commits from `from` on; the last one at least.
-std::span<const Commit> since(const std::vector<Commit>& commits, TimePoint from) {
-  auto first = std::ranges::lower_bound(commits, from, {}, &Commit::at);
-  if (first == commits.end()) --first;
-  return {first, commits.end()};
 }
 
 std::vector<double> mean_place(const std::vector<Commit>& commits, TimePoint from) {
@@ -141,6 +141,8 @@ std::vector<Mode> modes_of(const StudyFederation& federation) {
       {"late is next", false, false,
        rounds + PlanLines{"late = \"next\"", "staleness_max = " + std::to_string(rounds_late)}},
       {"windows, goal " + half, true, false, windows + PlanLines{"async.goal = " + half}},
+      {"windows, goal " + half + ", fair", true, false,
+       windows + PlanLines{"async.goal = " + half, "async.fairness = \"rate\""}},
       {"windows, goal 1", true, false, windows + PlanLines{"async.goal = 1", "optimizer.learning_rate = 0.6"}},
   };
 }

@@ -2,6 +2,9 @@
 // the independent loop, bit for bit.
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "core/round/fairness.h"
 #include "tests/integration/gate.h"
 #include "tests/integration/harness.h"
 
@@ -90,6 +93,28 @@ TEST_F(WindowsTest, AcrossADeathOfEach) {
   ASSERT_TRUE(federation_->restart("site-3").ok());
   wait_state(run, "done");
   expect_exact(run);
+}
+
+// Each update counts by its site's rate, and a new term of the coordinator goes on with the same rates.
+TEST_F(WindowsTest, FairByRateAcrossADeathOfTheCoordinator) {
+  start(3, 1);
+  for (std::uint32_t site = 1; site <= 3; ++site) add_worker(site);
+  round::Plan fair = async_plan(60, 1);
+  fair.async_fairness = "rate";
+  const std::uint64_t run = start_run(fair, 3'000);
+  wait_committed(run, 20);
+  federation_->kill("coordinator");
+  ASSERT_TRUE(federation_->restart("coordinator").ok());
+  wait_state(run, "done");
+  expect_exact(run);
+  std::set<double> shares;
+  for (const cli::json::value& round : committed(run)) {
+    for (const cli::json::value& entry : cli::array_member(round, "contributors")) {
+      shares.insert(cli::number_member(entry, "share", 0));
+    }
+  }
+  EXPECT_GT(shares.size(), 1U) << "sites that take turns are not the same in each window";
+  EXPECT_EQ(*shares.begin(), 1.0 / round::kRateRatioMost);
 }
 
 // Everybody awaited and nobody late: the models of a run with a barrier.

@@ -172,7 +172,7 @@ wire::Opening opening_of_round() {
   opening.scale_bits = 30;
   opening.value_count = 6;
   opening.integer_count = 1;
-  opening.participants = {{kSite, kLease, 1'000}, {SiteId(8), Epoch(39), 500}};
+  opening.participants = {{kSite, kLease, 1'000}, {SiteId(8), Epoch(39), 500, 48}};
   opening.counted = {SiteId(8)};
   opening.gone = {SiteId(9)};
   opening.soft_left = std::chrono::milliseconds(18'000);
@@ -256,9 +256,9 @@ void update(Session& session) {
 }
 
 round::Contribution contribution() {
-  round::Contribution one{kSite, kLease, 17, digest_of("update"), std::int64_t{17} << 30, {{"loss", 0.25}}};
-  one.incarnation = Incarnation(5);
-  one.submission = 3;
+  round::Contribution one{kSite,          kLease, 17, digest_of("update"), std::int64_t{17} << 30, {{"loss", 0.25}},
+                          Incarnation(5), 3};
+  one.share = 160;
   one.base = ModelVersion(6);
   one.admitted = ModelVersion(7);
   one.times = {std::chrono::microseconds(1'500), std::chrono::microseconds(700), std::chrono::microseconds(80)};

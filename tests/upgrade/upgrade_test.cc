@@ -380,10 +380,11 @@ TEST_F(ThisVersion, RecordsEveryFieldOfEveryMessage) {
   }
   // The first is 0 in all of today's codecs, the others are between a coordinator and itself.
   EXPECT_THAT(unseen(v1::Envelope::descriptor()->file(), seen),
-              testing::UnorderedElementsAre(
-                  "fluvial.v1.UpdateBegin.pass", "fluvial.v1.Plan.down", "fluvial.v1.Plan.late",
-                  "fluvial.v1.Plan.staleness_max", "fluvial.v1.Plan.staleness_power", "fluvial.v1.Plan.mode",
-                  "fluvial.v1.Plan.async_goal", "fluvial.v1.Plan.async_lead_max", "fluvial.v1.Plan.async_drift_max"))
+              testing::UnorderedElementsAre("fluvial.v1.UpdateBegin.pass", "fluvial.v1.Plan.down",
+                                            "fluvial.v1.Plan.late", "fluvial.v1.Plan.staleness_max",
+                                            "fluvial.v1.Plan.staleness_power", "fluvial.v1.Plan.mode",
+                                            "fluvial.v1.Plan.async_goal", "fluvial.v1.Plan.async_lead_max",
+                                            "fluvial.v1.Plan.async_drift_max", "fluvial.v1.Plan.async_fairness"))
       << "set the others in tests/upgrade/session.cc";
   EXPECT_THAT(unseen(v1::EnrolRequest::descriptor()->file(), seen), testing::IsEmpty())
       << "set them in tests/upgrade/session.cc";
