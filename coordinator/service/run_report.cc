@@ -20,6 +20,7 @@ RunReport::RunReport(telemetry::Metrics& metrics, telemetry::Logger log, Feed& f
       members_sites_(metrics.gauge("members", {{"role", "site"}})),
       members_aggregators_(metrics.gauge("members", {{"role", "aggregator"}})),
       quarantined_(metrics.gauge("sites_quarantined")),
+      not_shown_(metrics.counter("contradictions_not_shown_total")),
       training_metrics_(metrics, "training_metric"),
       evaluation_metrics_(metrics, "evaluation_metric"),
       pace_report_(metrics, log_, name_of_) {}
@@ -166,6 +167,7 @@ void RunReport::sent_away(NodeId node, const Error& reason) {
 }
 
 void RunReport::contradictions_not_shown(NodeId by, const round::Refusal& first, const Error& why, std::size_t count) {
+  not_shown_.add(static_cast<double>(count));
   log_.warn("sites are said to contradict themselves, and it is not shown; they go on taking part",
             {{"member", name_of_(by)},
              {"count", count},

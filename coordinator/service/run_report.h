@@ -54,6 +54,7 @@ class RunReport : public RunObserver {
   telemetry::Gauge members_sites_;
   telemetry::Gauge members_aggregators_;
   telemetry::Gauge quarantined_;
+  telemetry::Counter not_shown_;
   telemetry::ReportedMetrics training_metrics_;
   telemetry::ReportedMetrics evaluation_metrics_;
   PaceReport pace_report_;

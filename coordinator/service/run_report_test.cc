@@ -95,6 +95,13 @@ TEST_F(RunReportTest, UpdatesOfEarlierRoundsAreCounted) {
   EXPECT_THAT(metrics_.render(), HasSubstr("fluvial_coordinator_site_contributions_total{site=\"site-a\"} 3"));
 }
 
+TEST_F(RunReportTest, WhoIsAccusedAndNotShownIsCounted) {
+  EXPECT_THAT(metrics_.render(), HasSubstr("fluvial_coordinator_contradictions_not_shown_total 0"));
+  report_.contradictions_not_shown(NodeId(9), {SiteId(2), {Code::kConflict, "two contents"}},
+                                   {Code::kInvalidArgument, "no"}, 3);
+  EXPECT_THAT(metrics_.render(), HasSubstr("fluvial_coordinator_contradictions_not_shown_total 3"));
+}
+
 TEST_F(RunReportTest, WhatARoundWaitsForIsTimed) {
   for (const Work work :
        {Work::kAttemptRecord, Work::kFinalise, Work::kCommitRecord, Work::kStatusRecord, Work::kCommit}) {

@@ -146,6 +146,8 @@ Subject runs_subject() {
           {"quorum", kGauge, kCoordinators, "Contributions that a round of it needs; 0 while no run is active"},
           {"participants_needed", kGauge, kCoordinators,
            "Sites that must be connected before a round of it opens; 0 while no run is active"},
+          {"contradictions_not_shown_total", kCounter, kCoordinators,
+           "Sites accused of contradicting themselves, and it was not shown; they go on taking part"},
           {"training_metric",
            kGauge,
            kCoordinators | kSites,

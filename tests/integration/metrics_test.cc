@@ -184,10 +184,10 @@ const std::set<std::string_view> kNotHere = {
     "contributions_refused_total", "staging_bytes", "staging_spilled_bytes",
     // coordinator/service/run_report_test, run_service_test, member_gauges_test
     "run_pause_reason", "run_waits_for_sites", "sites_without_workers", "clock_offset_seconds", "sites_quarantined",
-    "site_quarantined", "storage_fault", "members_past_aggregator", "member_past_aggregator",
-    "reported_metrics_dropped_total", "late_sites_total", "stragglers", "site_straggler_score", "quorum",
-    "participants_needed", "hard_deadline_seconds", "run_rounds_planned", "last_backup_timestamp_seconds",
-    "journal_free_bytes", "journal_rounds",
+    "site_quarantined", "contradictions_not_shown_total", "storage_fault", "members_past_aggregator",
+    "member_past_aggregator", "reported_metrics_dropped_total", "late_sites_total", "stragglers",
+    "site_straggler_score", "quorum", "participants_needed", "hard_deadline_seconds", "run_rounds_planned",
+    "last_backup_timestamp_seconds", "journal_free_bytes", "journal_rounds",
     // edge/service's tests; edge/update's on GPUs
     "updates_resent_total", "residuals_dropped_total", "residual_age_rounds", "train_failures_total", "gpus",
     "rounds_forbidden_total", "gpu_updates_total", "gpu_seconds_total", "gpu_memory_bytes"};
