@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "core/round/fairness.h"
+#include "coordinator/service/share_audit.h"
 #include "core/store/audit_log.h"
 #include "core/store/certificate_book.h"
 #include "core/tree/orders.h"
@@ -71,7 +71,6 @@ Status check_contribution(store::CoordinatorJournal& journal, const store::Commi
 struct Ages {
   std::uint64_t staleness_max = 0;
   std::uint64_t drift_max = 0;
-  bool is_fair = false;  // by rate
 };
 
 Result<AuditedRound> audit(store::CoordinatorJournal& journal, const store::CommitRow& row,
@@ -107,11 +106,6 @@ Result<AuditedRound> audit(store::CoordinatorJournal& journal, const store::Comm
     if (says_versions && rule.staleness_max > 0 && !is_of_age) {
       audited.faults.push_back(name_of(site) + ": the commit holds it as trained from model version " +
                                std::to_string(entry.base.value()) + ", from which none may be in this round");
-    }
-    const bool is_share = rule.is_fair ? entry.share >= round::kLeastShare : entry.share == round::kWholeFactor;
-    if (!is_share) {
-      audited.faults.push_back(name_of(site) + ": the commit holds it as counting for " + std::to_string(entry.share) +
-                               " of 512, and the plan gives none such");
     }
     if (!entry.signature) continue;
     ++audited.contributors_signed;
@@ -158,12 +152,14 @@ Result<std::vector<AuditedRound>> audit_rounds(store::CoordinatorJournal& journa
   FLUVIAL_ASSIGN(const std::vector<store::CommitRow> rows, journal.commits(which.run, which.from, which.limit));
   FLUVIAL_ASSIGN(const store::RunRow run, journal.run(which.run));
   const Ages rule{round::late_is_next(run.plan) ? run.plan.staleness_max : 0,
-                  round::is_async(run.plan) ? run.plan.async_drift_max : 0, round::is_fair(run.plan)};
+                  round::is_async(run.plan) ? run.plan.async_drift_max : 0};
+  FLUVIAL_ASSIGN(ShareAudit shares, ShareAudit::before(journal, run, std::max(which.from, RoundId(1))));
   std::vector<AuditedRound> audited;
   std::map<SiteId, CountedIn> newest;
   for (const store::CommitRow& row : rows) {
     FLUVIAL_ASSIGN(AuditedRound one, audit(journal, row, coordinator, rule));
     check_once(row.record, &newest, &one.faults);
+    for (std::string& fault : shares.faults_of(row.record)) one.faults.push_back(std::move(fault));
     audited.push_back(std::move(one));
   }
   return audited;
