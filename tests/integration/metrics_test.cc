@@ -20,7 +20,6 @@ namespace fluvial::integration {
 namespace {
 
 using telemetry::Declaration;
-using telemetry::Kind;
 
 // What one process serves.
 struct Served {
