@@ -37,6 +37,7 @@ Effects RegionMachine::opened(Opening opening, TimePoint now) {
     void_.merge(gather_.update(opening.participants, opening.gone));
   }
   open_ = std::move(opening);
+  note_shares();
   reported_ = false;
   reconcile(out);
   refuse_denied();
@@ -191,6 +192,7 @@ Status RegionMachine::admit(SiteId site, Epoch lease, std::uint64_t weight) cons
 Status RegionMachine::admit(RoundId round, AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const {
   const bool is_earlier = open_ && round < open_->round && takes(open_->run, round);
   if (is_earlier) FLUVIAL_TRY(check_goes_over({partial, {}, {}}));
+  if (open_) FLUVIAL_TRY(check_shares(partial));
   if (!open_ || (attempt != open_->attempt && !has_windows()) || epoch != open_->epoch) {
     return Error{Code::kStale, "attempt " + std::to_string(attempt.value()) + " of epoch " +
                                    std::to_string(epoch.value()) + " is not the open one"};
@@ -202,6 +204,7 @@ Effects RegionMachine::arrived(ArrivalId arrival, const round::Arrival& what, Ti
   Effects out;
   Status admitted = open_ ? gather_.admit(what.contributors) : Error{Code::kStale, "the round is closed"};
   if (admitted.ok()) admitted = check_goes_over(what);
+  if (admitted.ok()) admitted = check_shares(what.contributors);
   if (!admitted.ok()) {
     out.push_back(Drop{arrival, admitted.error()});
     return out;

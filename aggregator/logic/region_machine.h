@@ -13,6 +13,7 @@
 
 #include <map>
 #include <optional>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -102,6 +103,9 @@ class RegionMachine {
   Status admit(RoundId round, AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const;
   // Whether what is for this round may come in: it is open, or, with windows, one shortly before it was open.
   bool takes(RunId run, RoundId round) const;
+  // Of these, who counts for another share than the openings named that this node has heard. What it has not heard is
+  // the root's to judge.
+  std::vector<SiteId> miscounted(const round::ContributorSet& contributors) const;
   // Whether this opening is of the window after the open one, into which what is here goes over.
   bool goes_over(const Opening& opening) const;
 
@@ -119,6 +123,8 @@ class RegionMachine {
   void go_over(const Opening& opening, Effects& out);
   bool give_up_sent();
   Status check_goes_over(const round::Arrival& what) const;
+  Status check_shares(const round::ContributorSet& contributors) const;
+  void note_shares();
   void drop_reports(Effects& out, bool (*is_dropped)(Code));
   void reconcile(Effects& out);
   void accepted(Effects& out);
@@ -148,6 +154,8 @@ class RegionMachine {
   bool turned_away_ = false;    // what is on its way came at a bad moment: it goes again with the next opening
   std::uint64_t sequence_ = 0;  // of the sum as last sealed; it stays when the sum is sent again after a reconnect
   bool reported_ = false;       // the parent has heard of this attempt
+  // Of a run with windows: what each window named, by the model that it began with.
+  std::map<std::pair<RunId, ModelVersion>, std::map<SiteId, std::uint32_t>> shares_;
 };
 
 }  // namespace fluvial::aggregator

@@ -66,6 +66,39 @@ void RegionMachine::go_over(const Opening& opening, Effects& out) {
   }
 }
 
+void RegionMachine::note_shares() {
+  if (!has_windows()) return shares_.clear();
+  const ModelVersion base = open_->subject.base.version;
+  std::map<SiteId, std::uint32_t>& named = shares_[{open_->run, base}];
+  for (const round::Participant& one : open_->participants) named[one.site] = one.share;
+  std::erase_if(shares_, [&](const auto& window) {
+    const auto& [run, version] = window.first;
+    return run != open_->run || version > base || base.value() - version.value() > open_->subject.late->drift_max;
+  });
+}
+
+std::vector<SiteId> RegionMachine::miscounted(const round::ContributorSet& contributors) const {
+  std::vector<SiteId> wrong;
+  if (!open_) return wrong;
+  for (const auto& [site, entry] : contributors.entries()) {
+    std::uint32_t share = has_windows() ? entry.share : round::kWholeFactor;
+    if (const auto window = shares_.find({open_->run, entry.admitted}); window != shares_.end()) {
+      const auto named = window->second.find(site);
+      if (named != window->second.end()) share = named->second;
+    }
+    if (share != entry.share) wrong.push_back(site);
+  }
+  return wrong;
+}
+
+// Else one child's word would turn away what others brought, together with its own, at the root.
+Status RegionMachine::check_shares(const round::ContributorSet& contributors) const {
+  const std::vector<SiteId> wrong = miscounted(contributors);
+  if (wrong.empty()) return {};
+  return Error{Code::kStale, "site " + std::to_string(wrong.front().value()) +
+                                 " counts for another share than it had when it was admitted"};
+}
+
 // The parent has gone over into a window that takes the partial no more: its sites are asked again.
 bool RegionMachine::give_up_sent() {
   if (!has_windows() || sent_round_ == open_->round) return false;

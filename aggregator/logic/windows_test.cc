@@ -56,6 +56,45 @@ TEST_F(RegionWindows, WhatIsHereGoesUpAtOnce) {
   EXPECT_TRUE(sent[0].missing.empty()) << "the others may still come";
 }
 
+Opening sharing(std::uint64_t round, std::uint32_t share) {
+  Opening made = window(round);
+  for (round::Participant& one : made.participants) one.share = share;
+  return made;
+}
+
+round::ContributorSet with_share(std::uint32_t site, std::uint64_t version, std::uint32_t share) {
+  round::ContributorSet set = of({site}, version, version);
+  set.admitted_with(SiteId(site), share);
+  return set;
+}
+
+// What a child says of a share is held to what the openings named: else all that goes up with it would be turned away.
+TEST_F(RegionWindows, AShareIsOneThatAnOpeningNamed) {
+  machine_.opened(sharing(6, 48), at(1s));
+  machine_.opened(sharing(7, 32), at(2s));
+  EXPECT_THAT(machine_.miscounted(with_share(1, 6, 32)), SizeIs(0));
+  EXPECT_THAT(machine_.miscounted(with_share(1, 6, 48)), ElementsAre(SiteId(1)));
+  EXPECT_THAT(machine_.miscounted(with_share(1, 5, 48)), SizeIs(0)) << "of the window before";
+  EXPECT_THAT(machine_.miscounted(with_share(1, 5, 32)), ElementsAre(SiteId(1)));
+  EXPECT_THAT(machine_.miscounted(with_share(1, 2, 77)), SizeIs(0)) << "nothing is known of that window";
+  EXPECT_THAT(machine_.miscounted(with_share(99, 6, 77)), SizeIs(0)) << "nor of that site";
+  const Effects told = queue(1, with_share(1, 6, 48));
+  ASSERT_THAT(all<Drop>(told), SizeIs(1));
+  EXPECT_EQ(all<Drop>(told)[0].error.code, Code::kStale);
+  EXPECT_EQ(machine_.admit(RoundId(7), machine_.opening().attempt, machine_.opening().epoch, with_share(1, 6, 48))
+                .error()
+                .code,
+            Code::kStale);
+  EXPECT_THAT(all<Take>(queue(2, with_share(1, 6, 32))), SizeIs(1));
+}
+
+TEST_F(RegionWindows, WithoutWindowsEachCountsWhole) {
+  RegionMachine rounds;
+  rounds.opened(opening(1, {}, 5), at(0s));
+  EXPECT_THAT(rounds.miscounted(with_share(1, 0, 48)), ElementsAre(SiteId(1)));
+  EXPECT_THAT(rounds.miscounted(with_share(1, 0, round::kWholeFactor)), SizeIs(0));
+}
+
 // While one is on its way the next fills: the slower the line, the more goes together.
 TEST_F(RegionWindows, WhatComesMeanwhileGoesTogether) {
   const auto first = all<SendPartial>(take(1, of({1}, 4, 4)));

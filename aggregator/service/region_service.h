@@ -77,6 +77,9 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   NodeId way_to(const round::Participant& participant) const override { return members_.way_to(participant); }
   bool may_bring(NodeId child, SiteId site) const override;
   std::uint32_t share(SiteId site) const override { return machine_.gather().share(site); }
+  std::vector<SiteId> miscounted(const round::ContributorSet& contributors) const override {
+    return machine_.miscounted(contributors);
+  }
   void take_failed(ArrivalId arrival, NodeId child, const Error& error) override;
   void will_not_be_in(const round::Refusal& refusal) override;
   void has_declined(AttemptId attempt, const round::Refusal& refusal) override;

@@ -38,8 +38,8 @@ class RoundOwner {
   virtual Result<transfer::Terms> terms(bool brings_integers) = 0;
   // What an update of this site counts for that is admitted now.
   virtual std::uint32_t share(SiteId site) const = 0;
-  // Of these, who counts for another share than it should. The root alone knows.
-  virtual std::vector<SiteId> miscounted(const round::ContributorSet&) const { return {}; }
+  // Of these, who counts for another share than it should, as far as this node knows.
+  virtual std::vector<SiteId> miscounted(const round::ContributorSet& contributors) const = 0;
 
   // Who is below which child; 0: nobody knows.
   virtual NodeId via(SiteId site) const = 0;
