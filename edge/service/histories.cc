@@ -24,7 +24,10 @@ net::Awaitable<Status> Histories::granted(round::Lineage lineage, Epoch lease) {
   if (round::current_of(lineage) == round::current_of(lineage_)) {
     if (lease <= heard_) co_return Status{};
     const auto kept = co_await site_.runtime.pool.run([&] { return site_.store->enter(lineage, lease); });
-    if (!kept.ok()) co_return kept.error();
+    if (!kept.ok()) {
+      (void)site_.store_failed();  // then the agent ends: it would ask for leases for ever
+      co_return kept.error();
+    }
     heard_ = lease;
     co_return Status{};
   }
