@@ -110,6 +110,7 @@ void CoordinatorRole::status_told(RunId run, coordinator::RunStatus status, cons
   cast_.checks().run_status(run_status_name(status), reason);
   if (ends) {
     cast_.checks().run_ended(run);
+    cast_.checks().rounds().not_committed(run);  // the journal has taken the end: what it refused before was no commit
     cast_.checks().rounds().told(run, status);
     spawn("attend end", attend_end());
   }
