@@ -256,6 +256,7 @@ Effects RunMachine::arrived(ArrivalId arrival, const round::Arrival& what) {
   }
   Status admitted = gather_.admit(what.contributors);
   if (admitted.ok()) admitted = check_goes_over(what);
+  if (admitted.ok()) admitted = check_shares(what.contributors);
   if (!admitted.ok()) {
     out.push_back(Drop{arrival, admitted.error()});
     return out;

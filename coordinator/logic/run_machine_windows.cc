@@ -33,7 +33,6 @@ bool RunMachine::takes(RoundId round) const {
 
 // What was admitted in an earlier window, by the rule of the present one, and at its scale.
 Status RunMachine::check_goes_over(const round::Arrival& what) const {
-  FLUVIAL_TRY(check_shares(what.contributors));
   if (!round::is_async(plan_)) return {};
   if (what.scale_bits && *what.scale_bits != attempt_.scale_bits) {
     return Error{Code::kStale, "a sum of another scale than this window's"};

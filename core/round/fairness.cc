@@ -91,7 +91,7 @@ std::optional<std::uint32_t> Rates::share(SiteId site, ModelVersion admitted) co
 }
 
 Divisor Rates::divisor(const ContributorSet& counted) const {
-  std::uint64_t inside = 0, most = 1;
+  std::uint64_t inside = 0, most = 0;
   for (const auto& [site, entry] : counted.entries()) {
     inside += share_times_weight(entry);
     most = std::max(most, share_times_weight(entry));
@@ -102,7 +102,7 @@ Divisor Rates::divisor(const ContributorSet& counted) const {
     before += Wide{share(id)} * site.weight_sum;
     updates += site.in.size();
   }
-  if (updates == 0) return {std::max(inside, most), kFactorBits};
+  if (updates == 0) return {inside, kFactorBits};
   const auto average = static_cast<std::uint64_t>((2 * before * counted.size() + updates) / (2 * updates));
   return {std::max({average, most, (inside + 1) / 2}), kFactorBits};
 }
