@@ -51,6 +51,9 @@ TEST_F(WindowsTest, NobodyWaitsForTheSlowest) {
   wait_state(run, "done");
   const std::vector<Entry> slow = entries_of(run, "site-2");
   ASSERT_FALSE(slow.empty());
+  for (const cli::json::value& round : committed(run)) {
+    EXPECT_EQ(cli::count_member(round, "late"), 0U) << "nobody is late for a window";
+  }
   EXPECT_EQ(slow.front().own, 1U) << "trained from the first model";
   EXPECT_GE(slow.front().window, 5U);
   expect_exact(run);
