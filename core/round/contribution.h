@@ -36,6 +36,13 @@ struct Times {
   bool operator==(const Times&) const = default;
 };
 
+// Of a round with several passes (pass.h): in which one an update was made, and from which mean.
+struct MadeFrom {
+  std::uint32_t pass = 0;
+  Digest mean{};  // of the pass before; nothing in the first
+  bool operator==(const MadeFrom&) const = default;
+};
+
 struct Contribution {
   SiteId site;
   Epoch lease;
@@ -55,6 +62,7 @@ struct Contribution {
   ModelVersion base = {};
   ModelVersion admitted = {};
   std::uint32_t share = kWholeFactor;  // of kWholeFactor, by the rate of its site (fairness.h)
+  MadeFrom from = {};                  // signed
   std::uint64_t staleness() const { return admitted.value() - base.value(); }
   RoundId own_round(RoundId entered) const {  // admitted on the first model it is the first one's, which it entered
     return admitted == ModelVersion() ? entered : RoundId(base.value() + 1);

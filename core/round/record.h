@@ -4,9 +4,11 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/round/contribution.h"
+#include "core/round/pass.h"
 
 namespace fluvial::round {
 
@@ -60,6 +62,9 @@ struct CommitRecord {
   std::vector<SiteId> late;  // participants that are neither in nor refused
   ModelRef model;
   bool late_is_next = false;  // by the plan: who is late may still enter a later round
+  // Of a round with several passes: those before the last, in order, and what the codec's state is from now on.
+  std::vector<PassRecord> passes = {};
+  std::optional<VectorRef> codec_state = {};
 
   std::uint64_t participant_count() const { return contributors.size() + refusals.size() + late.size(); }
 };
