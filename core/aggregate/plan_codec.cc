@@ -35,6 +35,23 @@ std::string plan_codec_names() {
   return usable;
 }
 
+Status check_plan_passes(const round::Plan& plan) {
+  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(plan.codec));
+  FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
+  if (codec->passes() == 1) return {};
+  const auto refuse = [&](const std::string& key) {
+    return Error{
+        Code::kInvalidArgument,
+        format_text("{} does not go with codec \"{}\": what a site sends in a later pass fits one attempt of one "
+                    "round, and no other can take it. Leave {} out: what misses its round travels with the "
+                    "site's next update",
+                    key, plan.codec, key)};
+  };
+  if (round::is_async(plan)) return refuse("mode = \"async\"");
+  if (round::late_is_next(plan)) return refuse("late = \"next\"");
+  return {};
+}
+
 Result<std::string> check_plan_codec(std::string_view text) {
   const Result<kernels::CodecSpec> parsed = kernels::parse_codec(text);
   if (!parsed.ok()) {

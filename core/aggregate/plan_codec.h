@@ -5,12 +5,16 @@
 #include <string_view>
 
 #include "core/base/result.h"
+#include "core/round/plan.h"
 
 namespace fluvial::aggregate {
 
 // The canonical text of a codec. kInvalidArgument, with the codecs that may be named, when there is no such codec, or
 // when it needs several passes a round or state between rounds: neither rounds nor sites support these.
 Result<std::string> check_plan_codec(std::string_view text);
+
+// What else a plan may not ask for whose codec has several passes. kInvalidArgument, with why and what to do instead.
+Status check_plan_passes(const round::Plan& plan);
 
 // Those codecs' names, for people: "fp32, fp16, ...".
 std::string plan_codec_names();

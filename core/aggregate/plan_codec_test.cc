@@ -35,5 +35,19 @@ TEST(PlanCodec, RefusesWhatRoundsDoNotCarry) {
   EXPECT_THAT(check_plan_codec("dgc").error().message, HasSubstr("\"dgc\" keeps state of its own between rounds"));
 }
 
+// Of a round with several passes nothing enters another one.
+TEST(PlanCodec, WithSeveralPassesARoundTakesItsOwnUpdatesAlone) {
+  round::Plan plan;
+  plan.codec = "powersgd:rank=4";
+  EXPECT_TRUE(check_plan_passes(plan).ok());
+  plan.late = "next";
+  EXPECT_THAT(check_plan_passes(plan).error().message,
+              AllOf(HasSubstr("late = \"next\" does not go with codec \"powersgd:rank=4\""), HasSubstr("Leave")));
+  round::set_mode("async", &plan);
+  EXPECT_THAT(check_plan_passes(plan).error().message, HasSubstr("mode = \"async\""));
+  plan.codec = "topk";
+  EXPECT_TRUE(check_plan_passes(plan).ok());
+}
+
 }  // namespace
 }  // namespace fluvial::aggregate
