@@ -110,9 +110,10 @@ Result<std::uint64_t> prune_round(Database& database, RunId run, RoundId round) 
   for (const Decided& one : all) FLUVIAL_TRY(settle(database, one.site, one.outcome, run, one.own, one.digest));
   for (const char* sql :
        {"DELETE FROM signatures WHERE run = ? AND round = ?", "DELETE FROM orders WHERE run = ? AND round = ?",
-        "DELETE FROM contributions WHERE run = ? AND round = ?", "DELETE FROM refusals WHERE run = ? AND round = ?",
-        "DELETE FROM late WHERE run = ? AND round = ?", "DELETE FROM commits WHERE run = ? AND round = ?",
-        "DELETE FROM attempts WHERE run = ? AND round = ?"}) {
+        "DELETE FROM pass_contributions WHERE run = ? AND round = ?", "DELETE FROM passes WHERE run = ? AND round = ?",
+        "DELETE FROM codec_states WHERE run = ? AND round = ?", "DELETE FROM contributions WHERE run = ? AND round = ?",
+        "DELETE FROM refusals WHERE run = ? AND round = ?", "DELETE FROM late WHERE run = ? AND round = ?",
+        "DELETE FROM commits WHERE run = ? AND round = ?", "DELETE FROM attempts WHERE run = ? AND round = ?"}) {
     FLUVIAL_TRY(database.run(sql, {run, round}));
   }
   FLUVIAL_TRY(database.run("INSERT INTO pruned VALUES (?, ?) ON CONFLICT (run) DO UPDATE SET round = excluded.round",

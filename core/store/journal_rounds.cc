@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/store/journal.h"
+#include "core/store/journal_passes.h"
 #include "core/store/journal_retention.h"
 #include "core/store/plan_json.h"
 #include "core/store/sqlite.h"
@@ -149,7 +150,7 @@ Status check_commit(Database& database, const round::CommitRecord& commit) {
       return Error{Code::kFailedPrecondition, name + ": site " + std::to_string(site.value()) + " is no participant"};
     }
   }
-  return {};
+  return check_passes(commit);
 }
 
 Status write_signatures(Database& database, const CommitRow& row) {
@@ -179,6 +180,7 @@ Status write_commit(Database& database, const CommitRow& row) {
                              {commit.run, commit.round, site, entry.lease, entry.weight, entry.digest, entry.probe,
                               metrics_to_json(entry.metrics), entry.base, entry.admitted, std::uint64_t{entry.share}}));
   }
+  FLUVIAL_TRY(write_passes(database, commit));
   if (commit.late_is_next) FLUVIAL_TRY(raise_marks(database, commit));
   for (const round::Refusal& refusal : commit.refusals) {
     FLUVIAL_TRY(database.run("INSERT OR REPLACE INTO refusals VALUES (?, ?, ?, ?, ?, ?)",
@@ -246,6 +248,8 @@ Status read_order(Database& database, CommitRow& read) {
 
 Status read_members(Database& database, CommitRow& read) {
   round::CommitRecord& commit = read.record;
+  FLUVIAL_TRY(read_passes(database, &commit));
+  const round::MadeFrom from = made_from(commit);
   FLUVIAL_TRY(database.query(
       "SELECT c.site, lease, weight, digest, probe, metrics, s.incarnation, s.submission, s.key, s.signature, "
       "base_version, admitted_version, share FROM "
@@ -262,6 +266,7 @@ Status read_members(Database& database, CommitRow& read) {
         entry.base = row.id<ModelVersion>(10);
         entry.admitted = row.id<ModelVersion>(11);
         entry.share = static_cast<std::uint32_t>(row.number(12));
+        entry.from = from;
         FLUVIAL_TRY(read_signature(row, entry, read));
         return commit.contributors.add(std::move(entry));
       }));

@@ -139,9 +139,23 @@ inline constexpr const char* kJournalVersion10 = R"sql(
 ALTER TABLE contributions ADD COLUMN share INTEGER NOT NULL DEFAULT 512;
 )sql";
 
+// Of rounds with several passes: those before the last, who was in them, and the codec's state that the commit made.
+inline constexpr const char* kJournalVersion11 = R"sql(
+CREATE TABLE passes (
+  run INTEGER NOT NULL, round INTEGER NOT NULL, pass INTEGER NOT NULL, mean BLOB NOT NULL, mean_bytes INTEGER NOT NULL,
+  PRIMARY KEY (run, round, pass), FOREIGN KEY (run, round) REFERENCES commits (run, round)) WITHOUT ROWID;
+CREATE TABLE pass_contributions (
+  run INTEGER NOT NULL, round INTEGER NOT NULL, pass INTEGER NOT NULL, site INTEGER NOT NULL, lease INTEGER NOT NULL,
+  weight INTEGER NOT NULL, digest BLOB NOT NULL, probe INTEGER NOT NULL, PRIMARY KEY (run, round, pass, site),
+  FOREIGN KEY (run, round, pass) REFERENCES passes (run, round, pass)) WITHOUT ROWID;
+CREATE TABLE codec_states (
+  run INTEGER NOT NULL, round INTEGER NOT NULL, digest BLOB NOT NULL, bytes INTEGER NOT NULL,
+  PRIMARY KEY (run, round), FOREIGN KEY (run, round) REFERENCES commits (run, round)) WITHOUT ROWID;
+)sql";
+
 // Each step leads from one version to the next; a new journal takes all of them.
-inline constexpr const char* kJournalSteps[] = {kJournalVersion1, kJournalVersion2, kLineageTables,   kJournalVersion4,
-                                                kJournalVersion5, kJournalVersion6, kJournalVersion7, kJournalVersion8,
-                                                kJournalVersion9, kJournalVersion10};
+inline constexpr const char* kJournalSteps[] = {kJournalVersion1, kJournalVersion2,  kLineageTables,   kJournalVersion4,
+                                                kJournalVersion5, kJournalVersion6,  kJournalVersion7, kJournalVersion8,
+                                                kJournalVersion9, kJournalVersion10, kJournalVersion11};
 
 }  // namespace fluvial::store
