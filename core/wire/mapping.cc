@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/printable.h"
+#include "core/round/pass.h"
 #include "core/round/plan_keys.h"
 
 namespace fluvial::wire {
@@ -299,6 +300,14 @@ Result<round::Participant> from_proto(const v1::Participant& participant) {
   return round::Participant{site, Epoch(participant.lease_epoch()), participant.weight_max(), share};
 }
 
+Result<round::MadeFrom> made_from_proto(std::uint32_t pass, const std::string& mean) {
+  if (pass >= round::kPassesMost) return wrong("pass " + std::to_string(pass));
+  round::MadeFrom from{pass, {}};
+  if (pass == 0 && mean.empty()) return from;
+  FLUVIAL_ASSIGN(from.mean, digest_from_proto(mean));
+  return pass > 0 ? Result<round::MadeFrom>(from) : wrong("a mean that the first pass has not");
+}
+
 v1::Contributor to_proto(const round::Contribution& contribution) {
   v1::Contributor out;
   out.set_site(contribution.site.value());
@@ -311,6 +320,10 @@ v1::Contributor to_proto(const round::Contribution& contribution) {
   out.set_base_version(contribution.base.value());
   out.set_admitted_version(contribution.admitted.value());
   out.set_share(share_to_proto(contribution.share));
+  if (contribution.from.pass > 0) {
+    out.set_pass(contribution.from.pass);
+    out.set_mean_sha256(digest_to_proto(contribution.from.mean));
+  }
   out.set_train_us(to_us(contribution.times.train));
   out.set_transfer_us(to_us(contribution.times.transfer));
   out.set_merge_us(to_us(contribution.times.merge));
@@ -335,6 +348,7 @@ Result<round::Contribution> from_proto(const v1::Contributor& contributor) {
   out.base = ModelVersion(contributor.base_version());
   out.admitted = ModelVersion(contributor.admitted_version());
   FLUVIAL_ASSIGN(out.share, share_from_proto(contributor.share()));
+  FLUVIAL_ASSIGN(out.from, made_from_proto(contributor.pass(), contributor.mean_sha256()));
   if (out.base > out.admitted) return wrong("a contribution from a later model than its parent knew");
   out.times = {from_us(contributor.train_us()), from_us(contributor.transfer_us()), from_us(contributor.merge_us())};
   if (!contributor.signature().empty()) {

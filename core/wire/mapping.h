@@ -54,6 +54,9 @@ Result<round::Plan> from_proto(const v1::Plan& plan);  // checked by round::chec
 v1::Participant to_proto(const round::Participant& participant);
 Result<round::Participant> from_proto(const v1::Participant& participant);
 
+// kInvalidArgument: no such pass, or a mean where none is, or the other way round.
+Result<round::MadeFrom> made_from_proto(std::uint32_t pass, const std::string& mean);
+
 v1::Contributor to_proto(const round::Contribution& contribution);
 Result<round::Contribution> from_proto(const v1::Contributor& contributor);
 

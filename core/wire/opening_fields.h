@@ -20,6 +20,7 @@ void set_opening_fields(const Opening& opening, Message& message) {
   message.mutable_plan()->clear_down();  // each transfer says it of itself; an older node would lose it on the way
   clear_late(message.mutable_plan());    // the opening itself says it, likewise
   if (opening.late) *message.mutable_late() = to_proto(*opening.late);
+  if (opening.pass) *message.mutable_pass() = to_proto(*opening.pass);
   message.set_scale_bits(static_cast<std::uint32_t>(opening.scale_bits));
   message.set_value_count(opening.value_count);
   message.set_integer_count(opening.integer_count);

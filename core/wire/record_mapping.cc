@@ -68,6 +68,43 @@ Result<round::Lateness> from_proto(const v1::LateRule& rule, const round::ModelR
   return lateness;
 }
 
+namespace {
+
+void to_proto(const round::VectorRef& vector, v1::VectorRef* proto) {
+  proto->set_sha256(digest_to_proto(vector.digest));
+  proto->set_bytes(vector.bytes);
+}
+
+Result<round::VectorRef> from_proto(const v1::VectorRef& vector) {
+  FLUVIAL_ASSIGN(const Digest digest, digest_from_proto(vector.sha256()));
+  return round::VectorRef{digest, vector.bytes()};
+}
+
+}  // namespace
+
+v1::Pass to_proto(const round::Pass& pass) {
+  v1::Pass proto;
+  proto.set_index(pass.index);
+  proto.set_count(pass.count);
+  proto.set_value_count(pass.value_count);
+  if (pass.mean) to_proto(*pass.mean, proto.mutable_mean());
+  if (pass.state) to_proto(*pass.state, proto.mutable_state());
+  return proto;
+}
+
+Result<round::Pass> from_proto(const v1::Pass& proto, std::uint64_t value_count) {
+  round::Pass pass{proto.index(), proto.count(), proto.value_count(), {}, {}};
+  if (proto.has_mean()) {
+    FLUVIAL_ASSIGN(pass.mean, from_proto(proto.mean()));
+  }
+  if (proto.has_state()) {
+    FLUVIAL_ASSIGN(pass.state, from_proto(proto.state()));
+  }
+  FLUVIAL_TRY(round::check_pass(pass));
+  if (pass.value_count <= value_count) return pass;
+  return Error{Code::kInvalidArgument, "a pass of more values than the model has"};
+}
+
 v1::OutcomeReply::Outcome to_proto(round::Outcome outcome) {
   switch (outcome) {
     case round::Outcome::kPending: return v1::OutcomeReply::OUTCOME_PENDING;
@@ -144,6 +181,9 @@ Result<Opening> from_proto(const v1::RoundOpen& message) {
   }
   if (message.has_late()) {
     FLUVIAL_ASSIGN(opening.late, from_proto(message.late(), opening.base, opening.scale_bits));
+  }
+  if (message.has_pass()) {
+    FLUVIAL_ASSIGN(opening.pass, from_proto(message.pass(), opening.value_count));
   }
   if (message.has_order()) opening.order = std::make_shared<const v1::Signed>(message.order());
   return opening;

@@ -11,6 +11,7 @@
 #include "core/round/lateness.h"
 #include "core/round/model_form.h"
 #include "core/round/outcome.h"
+#include "core/round/pass.h"
 #include "core/round/plan.h"
 #include "core/round/received.h"
 #include "core/round/record.h"
@@ -29,6 +30,10 @@ Result<round::ModelForm> from_proto(const v1::ModelForm& form);
 v1::LateRule to_proto(const round::Lateness& lateness);
 // kInvalidArgument: as round::check_lateness(), for a round on `base`.
 Result<round::Lateness> from_proto(const v1::LateRule& rule, const round::ModelRef& base, int scale_bits);
+
+v1::Pass to_proto(const round::Pass& pass);
+// kInvalidArgument: a bad digest, as round::check_pass(), or more values than the model has.
+Result<round::Pass> from_proto(const v1::Pass& pass, std::uint64_t value_count);
 
 v1::OutcomeReply::Outcome to_proto(round::Outcome outcome);
 Result<round::Outcome> from_proto(v1::OutcomeReply::Outcome outcome);  // kInvalidArgument: none, or a newer one
@@ -62,6 +67,7 @@ struct Opening {
   std::optional<round::Lateness> late = {};  // updates of earlier rounds may enter
   // The base's tree digest, for the statement, which alone says it (tree_of_opening()).
   std::optional<Digest> base_tree = {};
+  std::optional<round::Pass> pass = {};  // that is open; none: the round has one
 };
 v1::Envelope to_envelope(const Opening& opening);
 Result<Opening> from_proto(const v1::RoundOpen& message);

@@ -45,6 +45,42 @@ TEST(Openings, SayNoMoreRunsThanAreTold) {
   EXPECT_EQ(from_proto(to_envelope(sent).round_open()).error().code, Code::kInvalidArgument);
 }
 
+TEST(Openings, SayWhichPassIsOpen) {
+  Opening sent = opening();
+  EXPECT_FALSE(from_proto(to_envelope(sent).round_open())->pass.has_value()) << "the round has one";
+  constexpr round::VectorRef kMean{{std::byte{4}}, 64};
+  constexpr round::VectorRef kState{{std::byte{5}}, 48};
+  for (const round::Pass& pass :
+       {round::Pass{0, 2, 16, {}, {}}, round::Pass{0, 2, 16, {}, kState}, round::Pass{1, 2, 100, kMean, kState}}) {
+    sent.pass = pass;
+    const auto taken = from_proto(to_envelope(sent).round_open());
+    ASSERT_TRUE(taken.ok()) << taken.error().to_string();
+    EXPECT_EQ(taken->pass, pass);
+  }
+  for (const round::Pass& wrong :
+       {round::Pass{1, 2, 16, {}, {}}, round::Pass{2, 2, 16, kMean, {}}, round::Pass{0, 2, 101, {}, {}}}) {
+    sent.pass = wrong;
+    EXPECT_EQ(from_proto(to_envelope(sent).round_open()).error().code, Code::kInvalidArgument);
+  }
+  sent.pass = round::Pass{1, 2, 16, kMean, {}};
+  v1::Envelope message = to_envelope(sent);
+  message.mutable_round_open()->mutable_pass()->mutable_mean()->set_sha256("short");
+  EXPECT_FALSE(from_proto(message.round_open()).ok());
+}
+
+TEST(Contributors, SayWhichMeanTheyAreFrom) {
+  round::Contribution sent;
+  sent.site = SiteId(7);
+  sent.weight = 3;
+  EXPECT_TRUE(to_proto(sent).mean_sha256().empty()) << "of a round with one pass nothing is said";
+  EXPECT_EQ(from_proto(to_proto(sent))->from, round::MadeFrom{});
+  sent.from = {1, {std::byte{9}}};
+  EXPECT_EQ(from_proto(to_proto(sent))->from, sent.from);
+  EXPECT_EQ(made_from_proto(1, "").error().code, Code::kInvalidArgument);
+  EXPECT_EQ(made_from_proto(0, digest_to_proto({})).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(made_from_proto(round::kPassesMost, digest_to_proto({})).error().code, Code::kInvalidArgument);
+}
+
 TEST(Outcomes, AreThoseThatTheWireKnows) {
   for (const round::Outcome outcome :
        {round::Outcome::kPending, round::Outcome::kCounted, round::Outcome::kLate, round::Outcome::kRefused}) {

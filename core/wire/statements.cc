@@ -63,6 +63,14 @@ bool says_late(const v1::OpeningStatement& stated, const Opening& opening) {
   return late.ok() && *late == *opening.late;
 }
 
+// Likewise of passes. Its site then makes no update.
+bool says_pass(const v1::OpeningStatement& stated, const Opening& opening) {
+  if (!opening.pass) return true;
+  if (!stated.has_pass()) return false;
+  const Result<round::Pass> pass = from_proto(stated.pass(), opening.value_count);
+  return pass.ok() && *pass == *opening.pass;
+}
+
 bool names(const SiteList& sites, SiteId site) { return std::ranges::binary_search(sites, site.value()); }
 
 }  // namespace
@@ -85,7 +93,8 @@ Status check_opening(const std::string& body, const Opening& opening, round::His
                     stated.scale_bits() == static_cast<std::uint32_t>(opening.scale_bits) &&
                     stated.value_count() == opening.value_count && stated.integer_count() == opening.integer_count &&
                     says_model(stated.base(), opening.base) && says_plan(stated.plan(), opening.plan) &&
-                    says_runs(stated.continues(), opening.continues) && says_late(stated, opening);
+                    says_runs(stated.continues(), opening.continues) && says_late(stated, opening) &&
+                    says_pass(stated, opening);
   if (!same) return not_said(what);
   for (const round::Participant& participant : opening.participants) {
     if (names(stated.sites(), participant.site)) continue;
@@ -194,6 +203,10 @@ std::string contribution_body(RunId run, RoundId round, const Digest& base, cons
   statement.set_weight(contribution.weight);
   statement.set_base_sha256(digest_to_proto(base));
   statement.set_sha256(digest_to_proto(contribution.digest));
+  if (contribution.from.pass > 0) {
+    statement.set_pass(contribution.from.pass);
+    statement.set_mean_sha256(digest_to_proto(contribution.from.mean));
+  }
   return bytes_of(statement);
 }
 

@@ -71,6 +71,29 @@ TEST(OpeningStatement, SaysEverythingThatARoundAsksOfASite) {
   }
 }
 
+TEST(OpeningStatement, SaysThePassAndTheMeanThatItBeginsWith) {
+  Opening second = opening();
+  second.pass = round::Pass{1, 2, 16, round::VectorRef{{std::byte{4}}, 64}, round::VectorRef{{std::byte{5}}, 48}};
+  const std::string body = opening_body(second, kSites, kHistory);
+  EXPECT_TRUE(check_opening(body, second, kHistory).ok());
+  EXPECT_TRUE(check_opening(body, opening(), kHistory).ok()) << "a parent that knows no passes leaves it out";
+  const std::vector<Change<Opening>> lies = {
+      [](Opening& o) { o.pass = round::Pass{0, 2, 16, {}, o.pass->state}; },
+      [](Opening& o) { o.pass->count = 3; },
+      [](Opening& o) { o.pass->value_count = 15; },
+      [](Opening& o) { o.pass->mean->digest[0] = std::byte{6}; },
+      [](Opening& o) { o.pass->mean->bytes = 60; },
+      [](Opening& o) { o.pass->state->digest[0] = std::byte{6}; },
+      [](Opening& o) { o.pass->state.reset(); },
+  };
+  for (std::size_t i = 0; i < lies.size(); ++i) {
+    Opening lie = second;
+    lies[i](lie);
+    EXPECT_EQ(check_opening(body, lie, kHistory).error().code, Code::kUnauthenticated) << "lie " << i;
+  }
+  EXPECT_FALSE(check_opening(opening_body(opening(), kSites, kHistory), second, kHistory).ok());
+}
+
 TEST(OpeningStatement, IsAboutTheRoundAndNotAboutOneChild) {
   const std::string body = opening_body(opening(), kSites, kHistory);
   Opening other = opening();
@@ -163,6 +186,23 @@ TEST(ContributionStatement, SaysWhatCounts) {
               c.probe = 4;
               c.metrics = {{"loss", 1}};
             }));
+}
+
+// One of a round with one pass has the bytes that it always had.
+TEST(ContributionStatement, SaysTheMeanThatItIsFrom) {
+  round::Contribution given;
+  given.site = SiteId(8);
+  given.weight = 3;
+  const auto body = [&] { return contribution_body(RunId(4), RoundId(3), {}, given); };
+  const std::string first = body();
+  v1::ContributionStatement stated;
+  ASSERT_TRUE(stated.ParseFromString(first));
+  EXPECT_TRUE(stated.mean_sha256().empty());
+  given.from = {1, {std::byte{1}}};
+  const std::string second = body();
+  EXPECT_NE(second, first);
+  given.from.mean[0] = std::byte{2};
+  EXPECT_NE(body(), second) << "of another attempt's mean";
 }
 
 }  // namespace
