@@ -12,9 +12,10 @@ Terms make_terms(const round::Plan& plan, std::uint64_t value_count, std::uint64
                  const round::ModelRef& base, int scale_bits, std::shared_ptr<const kernels::Codec> codec,
                  std::shared_ptr<const round::Schema> schema,
                  std::shared_ptr<const std::vector<std::int64_t>> base_integers,
-                 const std::optional<round::Lateness>& late) {
+                 const std::optional<round::Lateness>& late, const std::optional<round::Pass>& pass) {
   Terms terms;
-  terms.layout = {value_count, plan.chunk_values};
+  terms.layout = {pass ? pass->value_count : value_count, plan.chunk_values};
+  if (pass) terms.from = pass->made_from();
   terms.integer_count = integer_count;
   terms.codec = std::move(codec);
   terms.codec_name = plan.codec;
@@ -36,6 +37,30 @@ Status check_base(const Terms& terms) {
     return {};
   }
   return Error{Code::kResourceExhausted, "the base model, against which its integers are held, is not here yet"};
+}
+
+namespace {
+
+Error of_another(const round::MadeFrom& is, const round::MadeFrom& open, const std::string& whose) {
+  if (is.pass == open.pass) return {Code::kStale, whose + " is from another mean than this attempt's"};
+  return {Code::kStale,
+          whose + " is of pass " + std::to_string(is.pass) + ", and pass " + std::to_string(open.pass) + " is open"};
+}
+
+}  // namespace
+
+Status check_pass(const UpdateHead& head, const Terms& terms) {
+  if (head.from == terms.from) return {};
+  return of_another(head.from, terms.from, "the update of site " + std::to_string(head.site.value()));
+}
+
+Status check_pass(const PartialHead& head, const Terms& terms) {
+  if (head.pass != terms.from.pass) return of_another({head.pass, {}}, terms.from, "the partial");
+  for (const auto& [site, entry] : head.what.contributors.entries()) {
+    if (entry.from == terms.from) continue;
+    return of_another(entry.from, terms.from, "the contribution of site " + std::to_string(site.value()));
+  }
+  return {};
 }
 
 Status check_room(const wire::Opening& opening) {
@@ -76,7 +101,7 @@ Result<UpdateHead> head_from_proto(const v1::UpdateBegin& begin, NodeId child, R
   head.lease = Epoch(begin.lease_epoch());
   FLUVIAL_ASSIGN(head.metrics, wire::metrics_from_proto(begin.metrics()));
   head.codec_name = begin.codec();
-  head.pass = begin.pass();
+  FLUVIAL_ASSIGN(head.from, wire::made_from_proto(begin.pass(), begin.mean_sha256()));
   head.value_count = begin.value_count();
   head.chunk_count = begin.chunk_count();
   head.integer_count = begin.integer_count();
@@ -96,6 +121,7 @@ Result<PartialHead> head_from_proto(const v1::PartialBegin& begin, NodeId child,
   head.attempt = AttemptId(begin.attempt());
   head.epoch = Epoch(begin.epoch());
   head.sequence = begin.sequence();
+  head.pass = begin.pass();
   FLUVIAL_ASSIGN(head.what.contributors, wire::from_proto(begin.contributors()));
   FLUVIAL_ASSIGN(head.what.refusals, wire::from_proto(begin.refusals()));
   FLUVIAL_ASSIGN(head.what.missing, wire::from_proto(begin.missing()));
@@ -116,11 +142,12 @@ std::vector<SiteId> named_by(const PartialHead& head) {
   for (const auto& [site, entry] : head.what.contributors.entries()) named.push_back(site);
   return named;
 }
-v1::Envelope receipt_of(RunId run, RoundId round, const Status& status) {
+v1::Envelope receipt_of(RunId run, RoundId round, std::uint32_t pass, const Status& status) {
   v1::Envelope message;
   v1::Receipt& receipt = *message.mutable_receipt();
   receipt.set_run(run.value());
   receipt.set_round(round.value());
+  receipt.set_pass(pass);
   receipt.set_code(wire::status_code_to_proto(status));
   if (!status.ok()) receipt.set_message(status.error().message);
   return message;
@@ -148,15 +175,15 @@ std::vector<SiteId> without(const PartialHead& head, const round::Gather& gather
   return {sites.begin(), sites.end()};
 }
 
-v1::Envelope update_receipt(RunId run, RoundId round, SiteId site, const Status& status) {
-  v1::Envelope message = receipt_of(run, round, status);
+v1::Envelope update_receipt(RunId run, RoundId round, SiteId site, const Status& status, std::uint32_t pass) {
+  v1::Envelope message = receipt_of(run, round, pass, status);
   message.mutable_receipt()->set_site(site.value());
   return message;
 }
 
 v1::Envelope partial_receipt(RunId run, RoundId round, std::uint64_t sequence, const Status& status,
-                             const std::vector<SiteId>& without) {
-  v1::Envelope message = receipt_of(run, round, status);
+                             const std::vector<SiteId>& without, std::uint32_t pass) {
+  v1::Envelope message = receipt_of(run, round, pass, status);
   message.mutable_receipt()->set_sequence(sequence);
   wire::to_proto(without, message.mutable_receipt()->mutable_without());
   return message;

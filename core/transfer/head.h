@@ -14,6 +14,7 @@
 #include "core/digest/submission_digest.h"
 #include "core/round/gather.h"
 #include "core/round/lateness.h"
+#include "core/round/pass.h"
 #include "core/round/plan.h"
 #include "core/round/schema.h"
 #include "core/wire/record_mapping.h"
@@ -36,6 +37,7 @@ struct Terms {
   int scale_bits = 0;
   ModelVersion base_version;
   std::shared_ptr<const round::Lateness> late;  // null: no update of an earlier round
+  round::MadeFrom from;                         // which pass is open, of a round with several
 };
 
 // From the round's plan, its model's shape and its record.
@@ -43,7 +45,7 @@ Terms make_terms(const round::Plan& plan, std::uint64_t value_count, std::uint64
                  const round::ModelRef& base, int scale_bits, std::shared_ptr<const kernels::Codec> codec,
                  std::shared_ptr<const round::Schema> schema,
                  std::shared_ptr<const std::vector<std::int64_t>> base_integers,
-                 const std::optional<round::Lateness>& late = {});
+                 const std::optional<round::Lateness>& late = {}, const std::optional<round::Pass>& pass = {});
 // kResourceExhausted (try again) while the model has integers and the base model, against which they are checked, is
 // not here yet.
 Status check_base(const Terms& terms);
@@ -62,8 +64,8 @@ struct UpdateHead {
   round::Metrics metrics;
   // The site's description of the update's bytes.
   std::string codec_name;
-  std::uint32_t pass = 0;
-  std::uint64_t value_count = 0;
+  round::MadeFrom from;
+  std::uint64_t value_count = 0;  // of what travels in its pass
   std::uint64_t chunk_count = 0;
   std::uint64_t integer_count = 0;
   Digest base{};
@@ -81,6 +83,7 @@ struct PartialHead {
   AttemptId attempt;
   Epoch epoch;
   std::uint64_t sequence = 0;
+  std::uint32_t pass = 0;
   round::Arrival what;
   Incarnation incarnation;  // of the sender
   std::uint64_t chunk_count = 0;
@@ -94,6 +97,11 @@ struct PartialHead {
 Result<UpdateHead> head_from_proto(const v1::UpdateBegin& begin, NodeId child, Role role);
 Result<PartialHead> head_from_proto(const v1::PartialBegin& begin, NodeId child, Role role);
 
+// kStale: it is of another pass than the open one, or from another attempt's mean. It is not at fault, and is not
+// dropped.
+Status check_pass(const UpdateHead& head, const Terms& terms);
+Status check_pass(const PartialHead& head, const Terms& terms);
+
 // kPermissionDenied when the partial names a site (as contributor, refused or missing) that is not below its sender.
 Status check_below(const PartialHead& head, const std::function<bool(SiteId site)>& is_below);
 
@@ -103,8 +111,8 @@ std::vector<SiteId> without(const PartialHead& head, const round::Gather& gather
                             const std::function<bool(SiteId site)>& is_below);
 
 // The parent's answer.
-v1::Envelope update_receipt(RunId run, RoundId round, SiteId site, const Status& status);
+v1::Envelope update_receipt(RunId run, RoundId round, SiteId site, const Status& status, std::uint32_t pass = 0);
 v1::Envelope partial_receipt(RunId run, RoundId round, std::uint64_t sequence, const Status& status,
-                             const std::vector<SiteId>& without);
+                             const std::vector<SiteId>& without, std::uint32_t pass = 0);
 
 }  // namespace fluvial::transfer

@@ -38,6 +38,44 @@ TEST(Heads, AreRefusedInAnothersNameOrRole) {
   EXPECT_FALSE(head_from_proto(partial, NodeId(2), Role::kAggregator).ok());
 }
 
+TEST(Heads, SayWhichPassAndWhichMean) {
+  v1::UpdateBegin update;
+  update.mutable_key()->set_site(7);
+  update.set_base_sha256(std::string(32, 'b'));
+  EXPECT_EQ(head_from_proto(update, NodeId(7), Role::kSite)->from, round::MadeFrom{});
+  update.set_pass(1);
+  EXPECT_EQ(head_from_proto(update, NodeId(7), Role::kSite).error().code, Code::kInvalidArgument) << "of which mean?";
+  update.set_mean_sha256(std::string(32, 'm'));
+  EXPECT_EQ(head_from_proto(update, NodeId(7), Role::kSite)->from.pass, 1u);
+  v1::PartialBegin partial;
+  partial.set_pass(1);
+  EXPECT_EQ(head_from_proto(partial, NodeId(2), Role::kAggregator)->pass, 1u);
+}
+
+// What is late of one pass may have the shape of the next, and is no fault of its site's.
+TEST(CheckPass, OnlyWhatFitsTheOpenOneMayComeIn) {
+  const round::MadeFrom second{1, {std::byte{1}}};
+  Terms terms;
+  UpdateHead update;
+  PartialHead partial;
+  EXPECT_TRUE(check_pass(update, terms).ok());
+  EXPECT_TRUE(check_pass(partial, terms).ok());
+  terms.from = second;
+  EXPECT_EQ(check_pass(update, terms).error().code, Code::kStale);
+  EXPECT_EQ(check_pass(partial, terms).error().code, Code::kStale) << "one with names alone, too";
+  update.from = second;
+  partial.pass = 1;
+  round::Contribution one{SiteId(3), Epoch(1), 5, {}, 0, {}};
+  one.from = second;
+  ASSERT_TRUE(partial.what.contributors.add(one).ok());
+  EXPECT_TRUE(check_pass(update, terms).ok());
+  EXPECT_TRUE(check_pass(partial, terms).ok());
+  terms.from.mean[0] = std::byte{2};
+  EXPECT_EQ(check_pass(update, terms).error().code, Code::kStale) << "of another attempt's mean";
+  EXPECT_EQ(check_pass(partial, terms).error().code, Code::kStale);
+  EXPECT_NE(check_pass(partial, terms).error().message.find("site 3"), std::string::npos);
+}
+
 TEST(Heads, SayWhatTheirDigestIsOf) {
   v1::UpdateBegin update;
   update.mutable_key()->set_site(7);

@@ -55,7 +55,6 @@ Status check_shape(const UpdateHead& head, const Terms& terms) {
   };
   if (head.codec_name != terms.codec_name)
     return mismatch("codec '" + wire::printable(head.codec_name) + "', expected " + terms.codec_name);
-  if (head.pass != 0) return mismatch("pass " + std::to_string(head.pass) + ", expected 0");
   if (head.value_count != terms.layout.value_count || head.chunk_count != terms.layout.chunk_count() ||
       head.integer_count != terms.integer_count) {
     return mismatch("another number of values, chunks or integers than the model has");
@@ -91,7 +90,8 @@ Status check_same_sum(const PartialHead& before, const PartialHead& head) {
   const auto same = [](const auto& a, const auto& b) {
     return a.first == b.first && a.second.weight == b.second.weight && a.second.digest == b.second.digest &&
            a.second.incarnation == b.second.incarnation && a.second.submission == b.second.submission &&
-           a.second.base == b.second.base && a.second.admitted == b.second.admitted && a.second.share == b.second.share;
+           a.second.base == b.second.base && a.second.admitted == b.second.admitted &&
+           a.second.share == b.second.share && a.second.from == b.second.from;
   };
   if (before.scale_bits == head.scale_bits &&
       std::ranges::equal(before.what.contributors.entries(), head.what.contributors.entries(), same)) {
@@ -156,13 +156,13 @@ bool Incoming::is_for(RunId run, RoundId round) const {
 }
 
 bool Incoming::continues(const UpdateHead& head) const {
-  return update_ && is_for(head.run, head.round) && update_->site == head.site &&
+  return update_ && is_for(head.run, head.round) && update_->site == head.site && update_->from == head.from &&
          update_->base_version == head.base_version && head.digest_kind == digest_.kind() &&
          received() == wire::Received{head.incarnation, head.submission, head.first_chunk};
 }
 
 bool Incoming::continues(const PartialHead& head) const {
-  return partial_ && is_for(head.run, head.round) && partial_->child == head.child &&
+  return partial_ && is_for(head.run, head.round) && partial_->child == head.child && partial_->pass == head.pass &&
          head.digest_kind == digest_.kind() &&
          received() == wire::Received{head.incarnation, head.sequence, head.first_chunk};
 }
@@ -293,6 +293,7 @@ Result<StagedArrival> Incoming::end(const std::string& sha256, ByteSpan trailer,
     arrival.child = partial_->child;
     arrival.run = partial_->run;
     arrival.round = partial_->round;
+    arrival.pass = partial_->pass;
     arrival.what = std::move(partial_->what);
     return arrival;
   }
@@ -304,6 +305,7 @@ Result<StagedArrival> Incoming::end(const std::string& sha256, ByteSpan trailer,
   arrival.child = update_->site;
   arrival.run = update_->run;
   arrival.round = update_->round;
+  arrival.pass = update_->from.pass;
   const Result<Digest> digest = wire::digest_from_proto(sha256);
   FLUVIAL_CHECK(digest.ok(), "a digest that matched");
   const Status one = arrival.what.contributors.add({update_->site,
@@ -317,15 +319,19 @@ Result<StagedArrival> Incoming::end(const std::string& sha256, ByteSpan trailer,
                                                     {},
                                                     signature,
                                                     terms_.late ? update_->base_version : ModelVersion(),
-                                                    terms_.late ? terms_.base_version : ModelVersion()});
+                                                    terms_.late ? terms_.base_version : ModelVersion(),
+                                                    round::kWholeFactor,
+                                                    update_->from});
   FLUVIAL_CHECK(one.ok(), "an admitted weight");
   return arrival;
 }
 
 v1::Envelope receipt(const StagedArrival& arrival, const Status& status, const std::vector<SiteId>& without) {
-  if (const auto* update = arrival.update()) return update_receipt(arrival.run, arrival.round, update->site, status);
+  if (const auto* update = arrival.update()) {
+    return update_receipt(arrival.run, arrival.round, update->site, status, arrival.pass);
+  }
   const std::uint64_t sequence = std::get<PartialArrival>(arrival.kind).sequence;
-  return partial_receipt(arrival.run, arrival.round, sequence, status, without);
+  return partial_receipt(arrival.run, arrival.round, sequence, status, without, arrival.pass);
 }
 
 }  // namespace fluvial::transfer

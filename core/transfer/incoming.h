@@ -33,6 +33,7 @@ struct StagedArrival {
   NodeId child;
   RunId run;
   RoundId round;
+  std::uint32_t pass = 0;
   round::Arrival what;
   std::optional<store::StagedUpdate> chunks;  // none for a partial without contributors
   std::vector<std::int64_t> integers;

@@ -72,7 +72,6 @@ TEST_F(IncomingTest, ATreeSeesAChangeInAnyChunkAndInTheTrailer) {
 TEST_F(IncomingTest, AHeadThatDoesNotMeetTheTermsIsRefused) {
   const std::vector<std::pair<std::string, std::function<void(UpdateHead&)>>> cases{
       {"codec", [](UpdateHead& head) { head.codec_name = "int8"; }},
-      {"pass", [](UpdateHead& head) { head.pass = 1; }},
       {"number of values", [](UpdateHead& head) { head.value_count = std::numeric_limits<std::uint64_t>::max(); }},
       {"number of values", [](UpdateHead& head) { head.chunk_count = 4; }},
       {"another model", [](UpdateHead& head) { head.base.fill(std::byte{1}); }},

@@ -18,6 +18,7 @@ std::optional<round::Contribution> told(const UpdateHead& head, const v1::Update
   if (signature.ok()) said.signature = *signature;
   said.base = head.base_version;
   said.admitted = std::max(head.base_version, ModelVersion(1));  // 0 would say that it is of the open round
+  said.from = head.from;
   return said;
 }
 
@@ -46,6 +47,7 @@ Status Inflow::admit(RoundBook& book, Receiver& receiver) {
   if (kept) incoming_.emplace(std::move(*kept));
   if (update_) FLUVIAL_TRY(book.admit(*update_));
   FLUVIAL_ASSIGN(terms_, update_ ? receiver.admit(*update_) : receiver.admit(*partial_));
+  FLUVIAL_TRY(update_ ? check_pass(*update_, *terms_) : check_pass(*partial_, *terms_));
   base_ = terms_->base;
   round_ = RoundId(terms_->base_version.value() + 1);
   late_ = terms_->late;
@@ -147,8 +149,8 @@ v1::Envelope Inflow::refuse(const Error& error, RoundBook& book, Receiver& recei
     without = report_partial(error, book, receiver);
   }
   step_ = Step::kRefused;
-  if (update_) return update_receipt(update_->run, update_->round, update_->site, error);
-  return partial_receipt(partial_->run, partial_->round, partial_->sequence, error, without);
+  if (update_) return update_receipt(update_->run, update_->round, update_->site, error, update_->from.pass);
+  return partial_receipt(partial_->run, partial_->round, partial_->sequence, error, without, partial_->pass);
 }
 
 std::optional<Incoming> Inflow::cut_off() { return std::exchange(incoming_, std::nullopt); }

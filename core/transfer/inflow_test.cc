@@ -16,7 +16,9 @@ class Owner final : public Receiver {
  public:
   Result<Terms> admit(const UpdateHead&) override {
     if (!verdict.ok()) return verdict.error();
-    return test_terms();
+    Terms terms = test_terms();
+    terms.from = open;
+    return terms;
   }
   Result<Terms> admit(const PartialHead& head) override {
     FLUVIAL_TRY(admit_partial(
@@ -35,6 +37,7 @@ class Owner final : public Receiver {
   const RoundBook* book = nullptr;
   bool is_root = true;
   Status verdict;
+  round::MadeFrom open;
   std::vector<StagedArrival> arrivals;
   std::vector<round::Refusal> refusals;
   std::vector<round::Refusal> accusations;
@@ -121,6 +124,22 @@ class InflowTest : public TransferTest {
   };
   v1::Envelope receipt_;
 };
+
+TEST_F(InflowTest, WhatIsOfAnotherPassIsStaleAndHarmsNobody) {
+  owner_.open = {1, {std::byte{1}}};
+  EXPECT_EQ(bring(test_head(7), test_values(1)), Code::kStale);
+  EXPECT_THAT(owner_.refusals, IsEmpty()) << "its site may come with what fits";
+  EXPECT_EQ(receipt_.receipt().pass(), 0u) << "it is of the pass that the update is of";
+  UpdateHead fits = test_head(7, 2);
+  fits.from = {1, {std::byte{2}}};
+  EXPECT_EQ(bring(fits, test_values(1)), Code::kStale) << "of another mean";
+  EXPECT_EQ(receipt_.receipt().pass(), 1u);
+  fits.from = owner_.open;
+  EXPECT_EQ(bring(fits, test_values(1)), std::nullopt);
+  ASSERT_EQ(owner_.arrivals.size(), 1u);
+  EXPECT_EQ(owner_.arrivals[0].pass, 1u);
+  EXPECT_EQ(owner_.arrivals[0].what.contributors.find(SiteId(7))->from, owner_.open) << "as its site signed it";
+}
 
 TEST_F(InflowTest, AWholeUpdateIsHandedOver) {
   EXPECT_FALSE(bring(test_head(7), test_values(1)));

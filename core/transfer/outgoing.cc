@@ -50,6 +50,7 @@ v1::Envelope partial_begin(const wire::Opening& opening, Incarnation incarnation
   begin.set_chunk_count(chunk_count);
   begin.set_first_chunk(first_chunk);
   begin.set_digest(static_cast<v1::Digest>(digest_kind));
+  if (opening.pass) begin.set_pass(opening.pass->index);
   wire::to_proto(what.contributors, begin.mutable_contributors());
   wire::to_proto(what.refusals, begin.mutable_refusals());
   wire::to_proto(what.missing, begin.mutable_missing());

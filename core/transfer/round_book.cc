@@ -5,10 +5,11 @@
 
 namespace fluvial::transfer {
 
-void RoundBook::open(RunId run, RoundId round) {
-  if (open_ && run == run_ && round == round_) return;
+void RoundBook::open(RunId run, RoundId round, std::uint32_t pass) {
+  if (open_ && run == run_ && round == round_ && pass == pass_) return;
   close();
   open_ = true;
+  pass_ = pass;
   run_ = run;
   since_ = round_ = round;
 }
@@ -29,7 +30,7 @@ void RoundBook::close() {
 
 Status RoundBook::admit(const UpdateHead& head) const {
   const auto found = complete_.find(head.site);
-  if (!is_open(head.run, head.round) || found == complete_.end()) return {};
+  if (!is_open(head.run, head.round) || head.from.pass != pass_ || found == complete_.end()) return {};
   const round::Contribution& newest = found->second;
   if (std::tie(head.incarnation, head.submission) >= std::tie(newest.incarnation, newest.submission)) return {};
   return Error{Code::kStale, "submission " + std::to_string(head.submission) + " of incarnation " +
@@ -40,7 +41,7 @@ Status RoundBook::admit(const UpdateHead& head) const {
 
 std::optional<round::Refusal> RoundBook::compare(RunId run, RoundId round, const round::Contribution& said) const {
   const auto found = complete_.find(said.site);
-  if (!is_open(run, round) || found == complete_.end()) return std::nullopt;
+  if (!is_open(run, round) || said.from.pass != pass_ || found == complete_.end()) return std::nullopt;
   const round::Contribution& newest = found->second;
   if (newest.incarnation != said.incarnation || newest.submission != said.submission || newest.digest == said.digest) {
     return std::nullopt;
@@ -61,7 +62,7 @@ std::vector<round::Refusal> RoundBook::conflicts(const PartialHead& head) const 
 }
 
 void RoundBook::complete(const StagedArrival& arrival) {
-  if (!is_open(arrival.run, arrival.round)) return;
+  if (!is_open(arrival.run, arrival.round) || arrival.pass != pass_) return;
   for (const auto& [site, entry] : arrival.what.contributors.entries()) {
     round::Contribution& newest = complete_[site];
     if (std::tie(entry.incarnation, entry.submission) < std::tie(newest.incarnation, newest.submission)) continue;

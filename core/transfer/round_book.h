@@ -15,7 +15,8 @@ namespace fluvial::transfer {
 // until the transfer goes on, the child begins another, or the round is closed.
 class RoundBook {
  public:
-  void open(RunId run, RoundId round);  // forgets any other round; no effect when this one is open
+  // Forgets any other round and pass; no effect when this one is open.
+  void open(RunId run, RoundId round, std::uint32_t pass = 0);
   // The next window of the run is open: transfers that were cut off in the one before it are kept. Otherwise as open().
   void go_over(RunId run, RoundId round);
   void close();  // forgets everything
@@ -48,6 +49,7 @@ class RoundBook {
   RunId run_;
   RoundId since_;  // the first of the windows up to this one; without windows the round itself
   RoundId round_;
+  std::uint32_t pass_ = 0;                          // a site's submissions of two passes have two numbers
   std::map<SiteId, round::Contribution> complete_;  // the newest of each site
   std::map<NodeId, Incoming> kept_;
 };

@@ -139,5 +139,32 @@ TEST_F(RoundBookTest, NothingLeaksFromTheBudget) {
   EXPECT_EQ(budget_.bytes_used(), 0u) << "no round is open";
 }
 
+// The first pass of the next attempt brings what a site encoded before the second pass of this one.
+TEST_F(RoundBookTest, EachPassHasItsOwnSubmissions) {
+  const auto in = [](std::uint32_t pass, std::uint64_t submission) {
+    UpdateHead head = test_head(7, submission);
+    if (pass > 0) head.from = {pass, {std::byte{1}}};
+    return head;
+  };
+  book_.complete(arrival(in(0, 5), test_values(1)));
+  book_.open(RunId(1), RoundId(1), 1);
+  book_.complete(arrival(in(1, 6), test_values(2)));
+  EXPECT_EQ(book_.admit(in(1, 5)).error().code, Code::kStale);
+  book_.complete(arrival(in(0, 9), test_values(1)));  // late, of the pass before
+  EXPECT_TRUE(book_.admit(in(1, 6)).ok());
+  book_.open(RunId(1), RoundId(1), 0);
+  EXPECT_TRUE(book_.admit(in(0, 5)).ok());
+  book_.complete(arrival(in(0, 5), test_values(1)));
+  EXPECT_EQ(conflict(in(0, 5), test_values(3)), Code::kConflict);
+}
+
+TEST_F(RoundBookTest, ATransferThatWasCutOffGoesOnInItsPass) {
+  UpdateHead head = test_head(7);
+  keep(head, 2);
+  book_.open(RunId(1), RoundId(1), 1);
+  EXPECT_FALSE(book_.received(SiteId(7)).has_value());
+  EXPECT_EQ(budget_.bytes_used(), 0u);
+}
+
 }  // namespace
 }  // namespace fluvial::transfer
