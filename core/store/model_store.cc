@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <utility>
 
+#include "core/digest/sha256.h"
 #include "core/store/spare_models.h"
 
 namespace fluvial::store {
@@ -18,6 +18,7 @@ constexpr std::string_view kModelSuffix = ".safetensors";
 constexpr std::string_view kOptimizerSuffix = ".optimizer.safetensors";
 constexpr std::string_view kTrainedSuffix = ".trained.safetensors";
 constexpr std::string_view kOptimizerTensor = "state";
+constexpr std::string_view kCodecTensor = "codec";
 constexpr std::string_view kAsideSuffix = ".aside";
 
 // The number in prefix<number>suffix, and only in that form.
@@ -60,6 +61,17 @@ Metadata metadata_of(round::ModelKey key, const Digest& digest) {
   return {{"run", std::to_string(key.run.value())},
           {"round", std::to_string(key.version.value())},
           {"sha256", to_hex(digest)}};
+}
+
+// Of a file of states; empty: it has no such tensor.
+ByteSpan tensor_of(const Model& file, std::string_view name) {
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < file.schema.tensors().size(); ++i) {
+    const auto size = static_cast<std::size_t>(file.schema.tensor_values(i)) * sizeof(float);
+    if (file.schema.tensors()[i].name == name) return file.bytes.span().subspan(at, size);
+    at += size;
+  }
+  return {};
 }
 
 std::string stem(round::ModelKey key) {
@@ -122,7 +134,7 @@ Result<ModelWriter> ModelStore::begin(round::ModelKey key, const round::Schema& 
 }
 
 Result<std::string> ModelStore::keep(ModelWriter writer, const Digest& digest, std::span<const float> optimizer,
-                                     const std::optional<TrainedFile>& trained) {
+                                     const std::optional<TrainedFile>& trained, ByteSpan codec_state) {
   if (writer.written_bytes_ != writer.schema_.model_bytes()) {
     return Error{Code::kFailedPrecondition, writer.path_ + ": " + std::to_string(writer.written_bytes_) + " of " +
                                                 std::to_string(writer.schema_.model_bytes()) + " bytes were written"};
@@ -133,12 +145,16 @@ Result<std::string> ModelStore::keep(ModelWriter writer, const Digest& digest, s
   FLUVIAL_TRY(writer.file_->sync());
 
   std::string reference;
-  if (!optimizer.empty()) {
+  if (!optimizer.empty() || !codec_state.empty()) {
     reference = name_of(writer.key_, ModelFile::kOptimizer);
-    FLUVIAL_ASSIGN(const round::Schema state,
-                   round::Schema::make({{std::string(kOptimizerTensor), round::DType::kF32, {optimizer.size()}}}));
+    std::vector<round::Tensor> tensors;
+    if (!optimizer.empty()) tensors.push_back({std::string(kOptimizerTensor), round::DType::kF32, {optimizer.size()}});
+    if (!codec_state.empty()) {
+      tensors.push_back({std::string(kCodecTensor), round::DType::kF32, {codec_state.size() / sizeof(float)}});
+    }
+    FLUVIAL_ASSIGN(const round::Schema state, round::Schema::make(std::move(tensors)));
     const std::string state_header = format_model_header(state, {{"model_sha256", to_hex(digest)}});
-    const ByteSpan state_parts[] = {as_byte_span(state_header), std::as_bytes(optimizer)};
+    const ByteSpan state_parts[] = {as_byte_span(state_header), std::as_bytes(optimizer), codec_state};
     const std::string state_path = join_path(folder_, reference);
     FLUVIAL_TRY(write_temporary(*files_, state_path, state_parts));
     FLUVIAL_TRY(files_->rename(temporary_of(state_path), state_path));
@@ -176,14 +192,25 @@ Result<Model> ModelStore::load(round::ModelKey key, const Digest& expected, Mode
 
 Result<std::vector<float>> ModelStore::load_optimizer(const std::string& reference, std::uint64_t value_count) const {
   const std::string path = join_path(folder_, reference);
-  FLUVIAL_ASSIGN(const Model state, read_model(*files_, path));
-  if (!state.schema.all_averaged() || state.schema.value_count() != value_count) {
-    return Error{Code::kDataLoss, path + ": " + std::to_string(state.schema.value_count()) + " values, expected " +
+  FLUVIAL_ASSIGN(const Model file, read_model(*files_, path));
+  const ByteSpan state = file.schema.all_averaged() ? tensor_of(file, kOptimizerTensor) : ByteSpan();
+  if (state.size() != value_count * sizeof(float)) {
+    return Error{Code::kDataLoss, path + ": " + std::to_string(state.size() / sizeof(float)) + " values, expected " +
                                       std::to_string(value_count)};
   }
   std::vector<float> values(value_count);
-  std::memcpy(values.data(), state.bytes.data(), state.bytes.size());
+  std::ranges::copy(state, std::as_writable_bytes(std::span(values)).begin());
   return values;
+}
+
+Result<Buffer> ModelStore::load_codec_state(const std::string& reference, const Digest& expected) const {
+  const std::string path = join_path(folder_, reference);
+  FLUVIAL_ASSIGN(const Model file, read_model(*files_, path));
+  const ByteSpan state = file.schema.all_averaged() ? tensor_of(file, kCodecTensor) : ByteSpan();
+  if (state.empty() || sha256(state) != expected) {
+    return Error{Code::kDataLoss, path + ": its codec state is none, or another than " + to_hex(expected)};
+  }
+  return Buffer::copy_of(state);
 }
 
 Result<std::vector<round::ModelKey>> ModelStore::list() const {

@@ -21,7 +21,7 @@ namespace fluvial::store {
 // What a file of a round holds.
 enum class ModelFile : std::uint8_t {
   kModel,
-  kOptimizer,  // the state of the server optimizer
+  kOptimizer,  // the state of the server optimizer, and of a codec with one that is alike at all sites
   kTrained,    // the model that sites train from (docs/design/down.md)
 };
 inline constexpr ModelFile kModelFiles[] = {ModelFile::kModel, ModelFile::kOptimizer, ModelFile::kTrained};
@@ -67,10 +67,11 @@ class ModelStore {
   Result<ModelWriter> begin(round::ModelKey key, const round::Schema& schema);
   // Both files, then their folder, are fsynced when it returns; until then a crash leaves at most temporary files and
   // files without a journal record, which sweep() removes. The digest is the caller's (model_digest) and goes into the
-  // metadata. `optimizer` may be empty: no such file. Returns the optimizer file's reference for the journal ("" =
-  // none). kFailedPrecondition when not all of the model has been written.
+  // metadata. `optimizer` and `codec_state` (of 4 bytes, or some more times 4) share a file, and may be empty: without
+  // both there is none. Returns its reference for the journal ("" = none). kFailedPrecondition when not all of the
+  // model has been written.
   Result<std::string> keep(ModelWriter writer, const Digest& digest, std::span<const float> optimizer,
-                           const std::optional<TrainedFile>& trained = {});
+                           const std::optional<TrainedFile>& trained = {}, ByteSpan codec_state = {});
   // Both at once.
   Result<std::string> put(round::ModelKey key, const round::Schema& schema, ByteSpan model, const Digest& digest,
                           std::span<const float> optimizer);
@@ -79,6 +80,8 @@ class ModelStore {
   Result<Model> load(round::ModelKey key, const Digest& expected, ModelFile file = ModelFile::kModel) const;
   // What put() returned. kDataLoss when it does not hold `value_count` values.
   Result<std::vector<float>> load_optimizer(const std::string& reference, std::uint64_t value_count) const;
+  // What keep() returned. kDataLoss when it holds another codec state, or none.
+  Result<Buffer> load_codec_state(const std::string& reference, const Digest& expected) const;
 
   // Called at start; `keep` is the journal's referenced_models(). Removes temporary files, and models that are not in
   // `keep` and older than the newest there of their run. A model of the round after that newest one was written and not

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/digest/sha256.h"
 #include "core/store/memory_file_system.h"
 #include "core/store/model_store.h"
 
@@ -187,6 +188,26 @@ TEST_F(ModelStoreTest, PutsAndLoadsModelAndOptimizerState) {
   EXPECT_EQ(store.load(ref(8), digest).error().code, Code::kNotFound);
   put(8, false);
   EXPECT_EQ(reference, "");
+}
+
+// Both are in one file, which a record, a backup and a sweep know by one name.
+TEST_F(ModelStoreTest, ACodecsStateIsBesideTheOptimizersOrAlone) {
+  const Digest digest = put(6);
+  const std::vector<float> of_codec = {1, 2, 3};
+  const ByteSpan state = std::as_bytes(std::span(of_codec));
+  const Model model = store.load(ref(6), digest).value();
+  for (const std::size_t vectors : {0, 2}) {
+    const std::vector<float> optimizer(vectors, 0.25F);
+    ModelWriter writer = store.begin(ref(7), model.schema).value();
+    ASSERT_TRUE(writer.write(0, model.bytes.span()).ok());
+    const std::string kept = store.keep(std::move(writer), digest, optimizer, {}, state).value();
+    EXPECT_EQ(kept, "run-1/round-7.optimizer.safetensors");
+    EXPECT_TRUE(std::ranges::equal(store.load_codec_state(kept, sha256(state))->span(), state));
+    EXPECT_EQ(store.load_codec_state(kept, digest).error().code, Code::kDataLoss) << "of another round";
+    EXPECT_EQ(store.load_optimizer(kept, vectors).value(), optimizer);
+  }
+  put(8);
+  EXPECT_EQ(store.load_codec_state(reference, sha256(state)).error().code, Code::kDataLoss) << "there is none";
 }
 
 TEST_F(ModelStoreTest, SweepsWhatNoRecordNames) {
