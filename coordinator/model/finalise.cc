@@ -46,18 +46,41 @@ Workspace open_workspace(const round::Schema& schema, ByteSpan base) {
   return work;
 }
 
-// The mean of one chunk. (Memory that each thread kept would grow with the cores.)
-Result<Values<float>> mean_of(const transfer::NodeSum& sum, const FinaliseInput& input, std::size_t index) {
-  Values<float> mean(sum.shape().layout.size(index));
-  FLUVIAL_TRY(sum.accumulator().mean_chunk(index, input.divisor.value, mean.span(), input.divisor.bits));
-  return mean;
-}
+// The mean update, by chunks of the model: of the sum, or of what the passes hold.
+class Means {
+ public:
+  static Result<Means> of(Parallel& parallel, const transfer::NodeSum& sum, const FinaliseInput& input) {
+    Means means(sum, input);
+    if (!input.passes) return means;
+    FLUVIAL_ASSIGN(NamedVector last, mean_of_pass(parallel, sum, input.record.contributors, {}));
+    FLUVIAL_ASSIGN(means.of_passes_, MeanUpdate::make(*input.passes, *input.schema, sum.shape().layout.chunk_values,
+                                                      std::move(last.bytes)));
+    return means;
+  }
+
+  const kernels::ChunkLayout& layout() const { return of_passes_ ? of_passes_->layout() : sum_->shape().layout; }
+  const MeanUpdate* of_passes() const { return of_passes_.get(); }  // null: there is one pass
+  // Memory that each thread kept would grow with the cores.
+  Result<Values<float>> chunk(std::size_t index) const {
+    Values<float> mean(layout().size(index));
+    FLUVIAL_TRY(of_passes_
+                    ? of_passes_->chunk(index, mean.span())
+                    : sum_->accumulator().mean_chunk(index, input_->divisor.value, mean.span(), input_->divisor.bits));
+    return mean;
+  }
+
+ private:
+  Means(const transfer::NodeSum& sum, const FinaliseInput& input) : sum_(&sum), input_(&input) {}
+  const transfer::NodeSum* sum_;
+  const FinaliseInput* input_;
+  std::unique_ptr<MeanUpdate> of_passes_;
+};
 
 // Mean and optimizer, chunk by chunk, on every core. Returns the squared 2-norm of the step.
-Result<double> step_chunk(const transfer::NodeSum& sum, const FinaliseInput& input, const aggregate::ServerStep& step,
-                          std::span<float> state, const Workspace& work, std::size_t index) {
-  FLUVIAL_ASSIGN(Values<float> mean, mean_of(sum, input, index));
-  const kernels::ChunkLayout& layout = sum.shape().layout;
+Result<double> step_chunk(const Means& means, const aggregate::ServerStep& step, std::span<float> state,
+                          const Workspace& work, std::size_t index) {
+  FLUVIAL_ASSIGN(Values<float> mean, means.chunk(index));
+  const kernels::ChunkLayout& layout = means.layout();
   const std::span<float> model = layout.of(work.values, index);
   Values<float> change_memory(model.size());
   const std::span<float> change = change_memory.span();
@@ -79,10 +102,10 @@ Result<double> step_chunk(const transfer::NodeSum& sum, const FinaliseInput& inp
 
 // Makes the next model's bytes, digests them and writes them. Where every tensor is averaged, all of it goes on at
 // once, chunk by chunk, and the tree digest, which waits for no chunk's turn, is there first. `all_there`: with it.
-Status make_bytes(Parallel& parallel, const transfer::NodeSum& sum, const FinaliseInput& input,
+Status make_bytes(Parallel& parallel, const transfer::NodeSum& sum, const Means& means, const FinaliseInput& input,
                   const aggregate::ServerStep& step, Workspace& work, store::ModelWriter& writer,
                   const std::function<void(const Digest& tree)>& all_there, NextModel& next) {
-  const kernels::ChunkLayout& layout = sum.shape().layout;
+  const kernels::ChunkLayout& layout = means.layout();
   const std::size_t count = layout.chunk_count();
   const auto bytes_of = [&](std::size_t i) { return std::as_bytes(layout.of(std::span<const float>(work.values), i)); };
   Sha256 hash;
@@ -102,7 +125,7 @@ Status make_bytes(Parallel& parallel, const transfer::NodeSum& sum, const Finali
       return {};
     }
     const std::size_t i = piece - first;
-    FLUVIAL_ASSIGN(squares[i], step_chunk(sum, input, step, next.optimizer_state, work, i));
+    FLUVIAL_ASSIGN(squares[i], step_chunk(means, step, next.optimizer_state, work, i));
     if (!at_once) return {};
     if (tree.ready(work.room, layout.first_value(i) * sizeof(float), bytes_of(i).size())) all_there(tree.finish());
     FLUVIAL_TRY(digesting.done(i));
@@ -135,12 +158,16 @@ Result<NextModel> finalise(Parallel& parallel, const transfer::NodeSum& sum, sto
                              ? aggregate::initial_state(input.optimizer, schema.value_count())
                              : std::move(input.optimizer_state);
 
-  const kernels::ChunkLayout& layout = sum.shape().layout;
+  FLUVIAL_ASSIGN(const Means means, Means::of(parallel, sum, input));
+  if (means.of_passes() != nullptr) {
+    FLUVIAL_ASSIGN(next.codec_state, means.of_passes()->next_state());
+  }
+  const kernels::ChunkLayout& layout = means.layout();
   aggregate::ServerStep step(input.optimizer, layout, aggregate::layers_of(schema), input.record.round.value(),
                              input.record.contributors.total_weight());
   if (step.has_norms()) {
     FLUVIAL_TRY(parallel.for_each(layout.chunk_count(), [&](std::size_t i) -> Status {
-      FLUVIAL_ASSIGN(Values<float> mean, mean_of(sum, input, i));
+      FLUVIAL_ASSIGN(Values<float> mean, means.chunk(i));
       return step.measure(i, mean.span(), next.optimizer_state,
                           layout.of(work.base.empty() ? std::span<const float>(work.values) : work.base, i));
     }));
@@ -155,7 +182,7 @@ Result<NextModel> finalise(Parallel& parallel, const transfer::NodeSum& sum, sto
     const round::ModelRef unnamed{key.run, key.version, tree, schema.model_bytes()};
     if (is_trained_from && input.ahead) input.ahead({unnamed, master.bytes, {}, {}, 0, tree});
   };
-  FLUVIAL_TRY(make_bytes(parallel, sum, input, step, work, writer, all_there, next));
+  FLUVIAL_TRY(make_bytes(parallel, sum, means, input, step, work, writer, all_there, next));
   master.digest = next.master;
   next.bytes = master.bytes;
   FLUVIAL_ASSIGN(next.trained, make_trained(parallel, input.down, schema, master, input.trained_before,
@@ -166,7 +193,8 @@ Result<NextModel> finalise(Parallel& parallel, const transfer::NodeSum& sum, sto
     own_file = store::TrainedFile{next.trained.bytes.bytes, next.trained.ref.digest};
   }
   if (input.writing) input.writing();
-  FLUVIAL_ASSIGN(next.optimizer_file, models.keep(std::move(writer), next.master, next.optimizer_state, own_file));
+  FLUVIAL_ASSIGN(next.optimizer_file, models.keep(std::move(writer), next.master, next.optimizer_state, own_file,
+                                                  next.codec_state ? next.codec_state->bytes.bytes : ByteSpan()));
   return next;
 }
 
