@@ -21,8 +21,9 @@ Result<round::Standing> SiteStore::standing() {
   standing.history = round::current_of(lineage);
   standing.epoch = Epoch(static_cast<std::uint64_t>(epoch.value_or(0)));
   FLUVIAL_TRY(database_->query(
-      "SELECT run, round, outcome, digest FROM outcomes UNION ALL SELECT run, round, ?, digest FROM pending "
-      "ORDER BY run DESC, round DESC LIMIT ?",
+      "SELECT run, round, outcome, digest FROM outcomes UNION ALL SELECT run, round, ?, coalesce((SELECT "
+      "digest FROM pending_passes AS later WHERE later.run = pending.run ORDER BY pass DESC LIMIT 1), digest) FROM "
+      "pending ORDER BY run DESC, round DESC LIMIT ?",
       {static_cast<int>(Outcome::kPending), std::uint64_t{round::kKnownRoundsMax}}, [&](const SqlRow& row) -> Status {
         const auto outcome = static_cast<Outcome>(row.integer(2));
         round::KnownRound known{row.id<RunId>(0), row.id<RoundId>(1), outcome != Outcome::kPending, false, {}};
@@ -41,6 +42,11 @@ Result<PutAside> SiteStore::put_aside(RunId run, const round::Common& common, st
   PutAside aside{run, !common.has(run), {}, {}, {}, {}};
   FLUVIAL_ASSIGN(const ResidualRow old, residual_row(*database_, run));
   FLUVIAL_ASSIGN(const std::optional<PendingRow> pending, pending_row(*database_, run));
+  std::set<std::string> sent;
+  if (pending) {
+    FLUVIAL_ASSIGN(const std::vector<PassRow> passes, pass_rows(*database_, *pending));
+    sent = files_of(*pending, passes);
+  }
   FLUVIAL_ASSIGN(const std::optional<LastOutcome> last, last_outcome_locked(run));
   std::vector<std::string> workers;
   FLUVIAL_TRY(database_->query("SELECT worker, round FROM worker_outcomes WHERE run = ?", {run},
@@ -59,9 +65,10 @@ Result<PutAside> SiteStore::put_aside(RunId run, const round::Common& common, st
   const std::set<std::string> old_files = old.files();
   if (aside.run_lost) {
     FLUVIAL_TRY(database_->run("DELETE FROM residuals WHERE run = ?", {run}));
+    FLUVIAL_TRY(database_->run("DELETE FROM pending_passes WHERE run = ?", {run}));
     FLUVIAL_TRY(database_->run("DELETE FROM pending WHERE run = ?", {run}));
     files.insert(files.end(), old_files.begin(), old_files.end());
-    if (pending) files.insert(files.end(), {pending->p_file, pending->chunks_file});
+    files.insert(files.end(), sent.begin(), sent.end());
   } else if (pending && !common.has(run, pending->info.start.round)) {
     const PendingStart& start = pending->info.start;
     PendingRow undone = *pending;
@@ -73,7 +80,7 @@ Result<PutAside> SiteStore::put_aside(RunId run, const round::Common& common, st
     aside.residual = now.info;
     FLUVIAL_TRY(write_outcome(run, start.round, Outcome::kLate, {}, now, start.workers));
     files.insert(files.end(), old_files.begin(), old_files.end());
-    for (const std::string& name : {pending->p_file, pending->chunks_file}) {
+    for (const std::string& name : sent) {
       if (name != now.file) files.push_back(name);
     }
   }

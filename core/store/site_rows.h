@@ -19,6 +19,22 @@ struct PendingRow {
   std::string p_file;
   std::string chunks_file;
 };
+// A later pass of a submission. Its info is that of an update that is sent.
+struct PassRow {
+  PendingInfo info;
+  Epoch epoch;
+  AttemptId attempt;
+  double left_norm = 0;
+  std::vector<std::uint64_t> chunk_ends;
+  std::string left_file;
+  std::string chunks_file;
+};
+Result<std::vector<PassRow>> pass_rows(Database& database, const PendingRow& pending);  // in order
+// What is left of it, with its later passes, when it is counted; `norm` where there are none.
+Result<struct ResidualRow> left_by(const PendingRow& pending, const std::vector<PassRow>& passes,
+                                   std::optional<double> norm);
+std::set<std::string> files_of(const PendingRow& pending, const std::vector<PassRow>& passes);
+
 // What a run carries over: a file of its own, or a counted submission's p and the chunks that were sent of it.
 struct ResidualRow {
   ResidualInfo info;

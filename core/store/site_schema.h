@@ -62,7 +62,20 @@ inline constexpr const char* kSiteLate = R"sql(
 ALTER TABLE pending ADD COLUMN late_factor REAL NOT NULL DEFAULT 1;
 ALTER TABLE residuals ADD COLUMN factor REAL NOT NULL DEFAULT 1;
 )sql";
-inline constexpr const char* kSiteSteps[] = {kSiteSchema,   kSiteWorkers,    kSiteTrailer, kSiteFit, kLineageTables,
-                                             kSiteStanding, kSiteDigestKind, kSiteLeft,    kSiteLate};
+// Of a codec with several passes: what travels in the first (0: as many values as p has), how many there are and the
+// model's schema; and each later one, with what it leaves of p when it is counted.
+inline constexpr const char* kSitePasses = R"sql(
+ALTER TABLE pending ADD COLUMN sent_values INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE pending ADD COLUMN passes INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE pending ADD COLUMN schema TEXT NOT NULL DEFAULT '';
+CREATE TABLE pending_passes (
+  run INTEGER NOT NULL REFERENCES pending (run), pass INTEGER NOT NULL, submission INTEGER NOT NULL UNIQUE,
+  incarnation INTEGER NOT NULL, mean BLOB NOT NULL, epoch INTEGER NOT NULL, attempt INTEGER NOT NULL,
+  sent_values INTEGER NOT NULL, digest BLOB NOT NULL, digest_kind INTEGER NOT NULL, left_norm REAL NOT NULL,
+  left_file TEXT NOT NULL, chunks_file TEXT NOT NULL, chunk_ends BLOB NOT NULL, trailer_bytes INTEGER NOT NULL,
+  PRIMARY KEY (run, pass));
+)sql";
+inline constexpr const char* kSiteSteps[] = {kSiteSchema,   kSiteWorkers,    kSiteTrailer, kSiteFit,  kLineageTables,
+                                             kSiteStanding, kSiteDigestKind, kSiteLeft,    kSiteLate, kSitePasses};
 
 }  // namespace fluvial::store

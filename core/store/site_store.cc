@@ -49,7 +49,8 @@ Status check_pending(const PendingRow& row) {
 constexpr const char* kPendingColumns =
     "SELECT run, round, submission, incarnation, weight, codec, base, metrics, value_count, integer_count, lossless, "
     "digest, p_norm, p_file, chunks_file, chunk_ends, chunk_values, workers, trailer_bytes, fit_value_max, fit_factor, "
-    "residual_norm_max, residual_age_max, digest_kind, left_norm, late_factor FROM pending ";
+    "residual_norm_max, residual_age_max, digest_kind, left_norm, late_factor, sent_values, passes, schema FROM "
+    "pending ";
 Result<PendingRow> pending_from(const SqlRow& row) {
   PendingRow found;
   PendingStart& start = found.info.start;
@@ -79,6 +80,9 @@ Result<PendingRow> pending_from(const SqlRow& row) {
   start.digest_kind = static_cast<DigestKind>(row.number(23));
   if (row.real(24) >= 0) found.info.left_norm = row.real(24);
   FLUVIAL_ASSIGN(start.late_factor, factor_from(row.real(25)));
+  start.sent_values = row.number(26);
+  start.passes = static_cast<std::uint32_t>(row.number(27));
+  start.schema = row.text(28);
   found.info.chunk_bytes = found.chunk_ends.empty() ? 0 : found.chunk_ends.back();
   FLUVIAL_TRY(check_pending(found));
   return found;
@@ -179,7 +183,8 @@ Status SiteStore::load(std::uint64_t enrolled_before) {
 Status SiteStore::sweep() {
   std::set<std::string> named;
   for (const char* const sql : {"SELECT file FROM residuals UNION SELECT chunks_file FROM residuals",
-                                "SELECT p_file FROM pending UNION SELECT chunks_file FROM pending"}) {
+                                "SELECT p_file FROM pending UNION SELECT chunks_file FROM pending",
+                                "SELECT left_file FROM pending_passes UNION SELECT chunks_file FROM pending_passes"}) {
     FLUVIAL_TRY(database_->query(sql, {}, [&](const SqlRow& row) -> Status {
       named.insert(row.text(0));
       return {};
@@ -241,53 +246,67 @@ Result<std::unique_ptr<PendingWriter>> SiteStore::begin_pending(PendingStart sta
   return writer;
 }
 
+Status SiteStore::sync(const PendingWriter& writer) {
+  const bool has_p = writer.p_.file != writer.chunks_.file;
+  FLUVIAL_TRY(SpareFiles::cut(writer.chunks_, writer.info_.chunk_bytes + writer.info_.trailer_bytes));
+  if (has_p) FLUVIAL_TRY(SpareFiles::cut(writer.p_, writer.info_.start.value_count * sizeof(float)));
+  FLUVIAL_TRY(writer.chunks_.file->sync());
+  if (has_p) FLUVIAL_TRY(writer.p_.file->sync());
+  return files_.sync_folder(join_path(folder_, kTensorFolder));
+}
+
+Status SiteStore::record_pending(const PendingWriter& writer) {
+  const PendingInfo& info = writer.info_;
+  const PendingStart& start = info.start;
+  return database_->run(
+      "INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+      "?)",
+      {start.run,
+       start.round,
+       info.submission,
+       info.incarnation,
+       start.weight,
+       start.codec,
+       start.base,
+       metrics_to_json(start.metrics),
+       start.value_count,
+       start.integer_count,
+       start.lossless ? 1 : 0,
+       info.digest,
+       info.p_norm,
+       writer.p_name_,
+       writer.chunks_name_,
+       ByteSpan(ends_to_bytes(writer.chunk_ends_).span()),
+       start.chunk_values,
+       join_names(start.workers),
+       info.trailer_bytes,
+       static_cast<double>(start.fit.value_max),
+       static_cast<double>(start.fit.factor),
+       start.bounds.norm_max,
+       start.bounds.age_max_rounds,
+       static_cast<int>(start.digest_kind),
+       info.left_norm.value_or(-1),
+       static_cast<double>(start.late_factor),
+       start.sent_values,
+       std::uint64_t{start.passes},
+       start.schema});
+}
+
 Result<PendingUpdate> SiteStore::finish(PendingWriter& writer) {
   const std::lock_guard lock(mutex_);
   const PendingInfo& info = writer.info_;
-  const PendingStart& start = info.start;
-  const bool has_p = writer.p_.file != writer.chunks_.file;
-  const std::uint64_t p_bytes = start.value_count * sizeof(float);
-  const std::uint64_t chunks_bytes = info.chunk_bytes + info.trailer_bytes;
-  FLUVIAL_TRY(SpareFiles::cut(writer.chunks_, chunks_bytes));
-  if (has_p) FLUVIAL_TRY(SpareFiles::cut(writer.p_, p_bytes));
-  FLUVIAL_TRY(writer.chunks_.file->sync());
-  if (has_p) FLUVIAL_TRY(writer.p_.file->sync());
-  FLUVIAL_TRY(files_.sync_folder(join_path(folder_, kTensorFolder)));
+  FLUVIAL_TRY(sync(writer));
   const Status recorded = database_->transact([&]() -> Status {
     FLUVIAL_TRY(database_->run("UPDATE site SET submissions = max(submissions, ?)", {info.submission}));
-    return database_->run(
-        "INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        {start.run,
-         start.round,
-         info.submission,
-         info.incarnation,
-         start.weight,
-         start.codec,
-         start.base,
-         metrics_to_json(start.metrics),
-         start.value_count,
-         start.integer_count,
-         start.lossless ? 1 : 0,
-         info.digest,
-         info.p_norm,
-         writer.p_name_,
-         writer.chunks_name_,
-         ByteSpan(ends_to_bytes(writer.chunk_ends_).span()),
-         start.chunk_values,
-         join_names(start.workers),
-         info.trailer_bytes,
-         static_cast<double>(start.fit.value_max),
-         static_cast<double>(start.fit.factor),
-         start.bounds.norm_max,
-         start.bounds.age_max_rounds,
-         static_cast<int>(start.digest_kind),
-         info.left_norm.value_or(-1),
-         static_cast<double>(start.late_factor)});
+    return writer.pass_ ? record_pass(writer) : record_pending(writer);
   });
   writer.finished_ = may_be_recorded(recorded);
   FLUVIAL_TRY(recorded);
-  spares_.wrote(writer.chunks_name_, writer.chunks_, chunks_bytes);
-  if (has_p) spares_.wrote(writer.p_name_, writer.p_, p_bytes);
+  spares_.wrote(writer.chunks_name_, writer.chunks_, info.chunk_bytes + info.trailer_bytes);
+  if (writer.p_.file != writer.chunks_.file) {
+    spares_.wrote(writer.p_name_, writer.p_, info.start.value_count * sizeof(float));
+  }
+  for (const std::string& name : writer.replaces_) retire(name);
   return writer.update();
 }
 
@@ -348,9 +367,10 @@ Result<Carried> SiteStore::resolve(RunId run, RoundId round, Outcome outcome, st
     return Error{Code::kFailedPrecondition, name_of(run, round) + ": there is no submission to resolve"};
   }
 
+  FLUVIAL_ASSIGN(const std::vector<PassRow> passes, pass_rows(*database_, *pending));
   ResidualRow now = old;
   if (outcome == Outcome::kCounted) {
-    FLUVIAL_ASSIGN(now, left_of(*pending, left_norm));
+    FLUVIAL_ASSIGN(now, left_by(*pending, passes, left_norm));
   } else if (outcome == Outcome::kLate) {
     now = whole_of(*pending, old.info.age_rounds + 1);
   } else if (!old.info.zero) {
@@ -359,10 +379,10 @@ Result<Carried> SiteStore::resolve(RunId run, RoundId round, Outcome outcome, st
   std::string dropped = beyond(now.info, pending->info.start.bounds);
   if (!dropped.empty()) now = {};
   const std::vector<std::string>& workers = pending->info.start.workers;
-  FLUVIAL_TRY(
-      database_->transact([&] { return write_outcome(run, round, outcome, pending->info.digest, now, workers); }));
+  const Digest& digest = passes.empty() ? pending->info.digest : passes.back().info.digest;
+  FLUVIAL_TRY(database_->transact([&] { return write_outcome(run, round, outcome, digest, now, workers); }));
   std::set<std::string> files = old.files();
-  files.insert({pending->p_file, pending->chunks_file});
+  files.merge(files_of(*pending, passes));
   const std::set<std::string> kept = now.files();
   for (const std::string& name : files) {
     if (!kept.contains(name)) retire(name);
@@ -387,6 +407,7 @@ Status SiteStore::put_in_force(const ResidualRow& now, ResidualWriter& writer, c
 Status SiteStore::write_outcome(RunId run, RoundId round, Outcome outcome, const std::optional<Digest>& digest,
                                 const ResidualRow& now, const std::vector<std::string>& workers) {
   FLUVIAL_TRY(write_residual(*database_, run, now));
+  FLUVIAL_TRY(database_->run("DELETE FROM pending_passes WHERE run = ?", {run}));
   FLUVIAL_TRY(database_->run("DELETE FROM pending WHERE run = ?", {run}));
   FLUVIAL_TRY(record_workers(run, round, outcome, workers));
   if (!digest) return {};

@@ -85,6 +85,24 @@ struct PendingStart {
   ResidualBounds bounds = {};             // of what its outcome leaves
   DigestKind digest_kind = DigestKind::kStream;
   float late_factor = 1;  // its residual's, if it is late (core/round/lateness.h)
+  // Of a codec with several passes (docs/design/phases.md): how many; which one this is of, and from which mean; how
+  // many values travel in it (0: those of p); and the model's schema (as JSON), to encode the later ones by.
+  std::uint32_t passes = 1;
+  round::MadeFrom from = {};
+  std::uint64_t sent_values = 0;
+  std::string schema = {};
+};
+
+// What a submission sends in a later pass of its round.
+struct PassStart {
+  RunId run;
+  RoundId round;
+  round::MadeFrom from;
+  Epoch epoch;  // of the opening that named the mean
+  AttemptId attempt;
+  std::uint64_t sent_values = 0;
+  std::uint64_t chunk_count = 0;
+  DigestKind digest_kind = DigestKind::kStream;
 };
 
 struct PendingInfo {
@@ -140,7 +158,8 @@ class PendingWriter {
   std::uint64_t submission() const { return info_.submission; }
   const PendingInfo& info() const { return info_; }
 
-  // In order and without gaps, each. In a lossless submission write_p() does nothing: the chunks are p.
+  // In order and without gaps, each. In a lossless submission write_p() does nothing: the chunks are p. Of a later pass
+  // what is written in the place of p is what it leaves of p when it is counted.
   Status write_p(std::uint64_t first_value, std::span<const float> values);
   Status write_chunk(std::uint64_t index, ByteSpan encoded);
   Status keep_chunk(std::uint64_t index, SharedBytes encoded);  // and keeps it in memory, to be sent
@@ -154,10 +173,12 @@ class PendingWriter {
   PendingWriter() = default;
   SiteStore* store_ = nullptr;
   PendingInfo info_;
+  std::optional<PassStart> pass_;  // none: it is the submission itself, and its first pass
   std::string p_name_;
   std::string chunks_name_;
   SpareFiles::Slot p_;
-  SpareFiles::Slot chunks_;  // the same file, if the chunks are p
+  SpareFiles::Slot chunks_;            // the same file, if the chunks are p
+  std::vector<std::string> replaces_;  // files that no record names once this is durable
   std::vector<std::uint64_t> chunk_ends_;
   PendingUpdate update() const;    // as it is written
   std::vector<SharedBytes> kept_;  // every chunk so far, or none
@@ -275,10 +296,16 @@ class SiteStore {
   Result<std::unique_ptr<PendingWriter>> begin_pending(PendingStart start);
   Result<std::optional<PendingUpdate>> pending(RunId run);
   Result<std::vector<PendingInfo>> all_pending();
+  // A later pass of the unresolved submission, with a number of its own. Durable, it takes the place of what was made
+  // of an earlier attempt's mean. kFailedPrecondition: there is no such submission, or the pass before is not here;
+  // kStale: it was made already for a later attempt, or for this one from another mean.
+  Result<std::unique_ptr<PendingWriter>> begin_pass(const PassStart& start);
+  Result<std::optional<PendingUpdate>> pending_pass(RunId run);  // the last one that is here, after the first
 
   Result<std::unique_ptr<ResidualWriter>> begin_residual(RunId run);
   // Counted: the residual is what the submission left out, p - decode(chunks), of this norm; its files stay. Without a
-  // norm nothing was left out. Late: p times its late_factor. Refused: unchanged. A residual beyond the submission's
+  // norm nothing was left out. With several passes it is what was written with the last one, and kFailedPrecondition
+  // without that. Late: p times its late_factor. Refused: unchanged. A residual beyond the submission's
   // bounds is dropped in the same transaction. The same again for the same round, or for an older one, does nothing;
   // kFailedPrecondition for another outcome of the same round or without a submission.
   Result<Carried> resolve(RunId run, RoundId round, Outcome outcome, std::optional<double> left_norm = {});
@@ -310,6 +337,10 @@ class SiteStore {
   void retire(const std::string& name);       // that no record names any more, durably; empty: none
   bool may_be_recorded(const Status& recorded) const;
   Result<PendingUpdate> finish(PendingWriter& writer);
+  Status sync(const PendingWriter& writer);
+  Status record_pending(const PendingWriter& writer);
+  Status record_pass(PendingWriter& writer);
+  Status may_begin_pass(const PassStart& start);
   Result<std::optional<PendingUpdate>> pending_locked(RunId run);
   Result<std::optional<LastOutcome>> last_outcome_locked(RunId run);
   Status may_write(RunId run);

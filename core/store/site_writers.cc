@@ -119,8 +119,8 @@ Result<PendingUpdate> PendingWriter::finish(const Digest& digest, std::optional<
                                                 std::to_string(start.chunk_count) + " chunks"};
   }
   info_.digest = digest;
-  info_.left_norm = left_norm;
-  info_.p_norm = std::sqrt(square_sum_);
+  info_.left_norm = pass_ ? std::optional(std::sqrt(square_sum_)) : left_norm;
+  if (!pass_) info_.p_norm = std::sqrt(square_sum_);
   if (kept_.size() > start.chunk_count) memory_ = std::make_shared<const std::vector<SharedBytes>>(std::move(kept_));
   return store_->finish(*this);
 }
