@@ -255,7 +255,7 @@ net::Awaitable<Status> Hub::serve_member(std::shared_ptr<net::Session> session, 
     payload_bytes_in_.fetch_add(frame->payload.size(), std::memory_order_relaxed);
     ended = co_await dispatch(child, stream, std::move(*frame));
   }
-  ++stream->generation;
+  for (std::uint64_t& generation : stream->generation) ++generation;
   std::optional<transfer::Incoming> cut = stream->intake.cut_off();
   if (!ended.ok()) cut.reset();  // a breach
   const Status left = co_await ask(runtime_.strand, [&] {

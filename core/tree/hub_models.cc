@@ -24,10 +24,13 @@ struct Hub::Wanted {
   std::optional<round::ModelRef> have;
   std::optional<round::ModelForm> begun;
   std::uint64_t form_offset = 0;
+  std::uint32_t part = 0;
 
   static Result<Wanted> from(const v1::ModelRequest& request) {
     Wanted wanted{.model = {}, .offset = request.offset(), .takes_form = request.takes_form(), .have = {}, .begun = {}};
     FLUVIAL_ASSIGN(wanted.model, wire::from_proto(request.model()));
+    wanted.part = request.part();
+    if (wanted.part >= kModelParts) return Error{Code::kInvalidArgument, "no such part of a run"};
     if (request.has_have()) {
       FLUVIAL_ASSIGN(wanted.have, wire::from_proto(request.have()));
     }
@@ -69,7 +72,7 @@ net::Awaitable<Status> Hub::start_model(Child child, std::shared_ptr<Stream> str
     co_return Error{Code::kResourceExhausted, "too many models asked for at once"};
   }
   ++stream->models;
-  const std::uint64_t generation = ++stream->generation;
+  const std::uint64_t generation = ++stream->generation[wanted->part];
   streams_.spawn(child.session->executor(), "model to " + child.name,
                  stream_model(child.session, stream, *slot, std::move(*wanted), generation));
   co_return Status{};
@@ -81,7 +84,8 @@ net::Awaitable<void> Hub::stream_model(std::shared_ptr<net::Session> session, st
   bool begun = false;
   std::optional<round::ModelForm> form;  // that it is sent; none: the model's bytes
   std::uint64_t offset = 0;              // in it
-  while (stream->generation == generation) {
+  const std::uint64_t& newest = stream->generation[wanted.part];
+  while (newest == generation) {
     // What is available is asked for on the node's strand, a part at a time.
     co_await run_on(runtime_.strand, begun ? slot->wait_beyond(offset, form) : slot->wait_begun());
     std::shared_ptr<const round::Schema> schema;
@@ -106,25 +110,27 @@ net::Awaitable<void> Hub::stream_model(std::shared_ptr<net::Session> session, st
       source = form ? slot->form_shared() : slot->shared();
       return form ? slot->form_available() : slot->available();
     });
-    if (!available.ok() || stream->generation != generation) co_return;
+    if (!available.ok() || newest != generation) co_return;
     if (!begins && !begun) continue;
     if (begins) {
       v1::Envelope begin;
       *begin.mutable_model_begin()->mutable_model() = wire::to_proto(wanted.model);
       *begin.mutable_model_begin()->mutable_schema() = wire::to_proto(*schema);
       begin.mutable_model_begin()->set_offset(offset);
+      begin.mutable_model_begin()->set_part(wanted.part);
       if (form) *begin.mutable_model_begin()->mutable_form() = wire::to_proto(*form);
       const Status sent = co_await session->send({std::move(begin), {}});
       if (!sent.ok()) co_return;
       runtime_.metrics.counter("models_sent_total", {{"form", form_word(form)}}).add();
       begun = true;
     }
-    while (offset < *available && stream->generation == generation) {
+    while (offset < *available && newest == generation) {
       const std::uint64_t size = std::min(options_.model_part_bytes, *available - offset);
       v1::Envelope part;
       part.mutable_model_chunk()->set_run(wanted.model.run.value());
       part.mutable_model_chunk()->set_version(wanted.model.version.value());
       part.mutable_model_chunk()->set_offset(offset);
+      part.mutable_model_chunk()->set_part(wanted.part);
       const Status sent = co_await session->send({std::move(part), source.part(offset, size)});
       if (!sent.ok()) co_return;
       payload_bytes_out_.fetch_add(size, std::memory_order_relaxed);

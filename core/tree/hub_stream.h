@@ -1,6 +1,8 @@
 // Inside the hub only.
 #pragma once
 
+#include <array>
+
 #include "core/net/pace.h"
 #include "core/tree/hub.h"
 #include "core/tree/intake.h"
@@ -18,9 +20,10 @@ struct Hub::Stream {
         renewals(1, 4, hub.runtime_.clock.now()) {}
   Intake intake;
   net::Pace questions;
-  net::Pace renewals;            // each costs a verification
-  int models = 0;                // on their way, with those that were overtaken and have not noticed yet
-  std::uint64_t generation = 0;  // of the model being sent: a new request ends the one before
+  net::Pace renewals;  // each costs a verification
+  int models = 0;      // on their way, with those that were overtaken and have not noticed yet
+  // Of the model, and of the vector, that is being sent: a new request ends the one before of its kind.
+  std::array<std::uint64_t, kModelParts> generation{};
 };
 
 }  // namespace fluvial::tree

@@ -132,6 +132,7 @@ void ModelReceiver::request(Fetch& fetch) {
   fetch.moved_at = runtime_.clock.now();
   v1::Envelope message;
   *message.mutable_model_request()->mutable_model() = wire::to_proto(fetch.ref);
+  message.mutable_model_request()->set_part(owner_.part);
   if (fetch.takes_form) {
     message.mutable_model_request()->set_takes_form(true);
     const std::optional<Held> base = fetch.base ? fetch.base : have();
@@ -182,6 +183,7 @@ void ModelReceiver::stop() {
 }
 
 net::Awaitable<Status> ModelReceiver::begin(v1::ModelBegin message) {
+  if (message.part() != owner_.part) co_return Status{};
   const Result<round::ModelRef> ref = wire::from_proto(message.model());
   if (!ref.ok()) co_return ref.error();
   const std::shared_ptr<Fetch> fetch = fetch_;
@@ -260,7 +262,7 @@ void ModelReceiver::ask_whole(Fetch& fetch) {
 }
 
 Status ModelReceiver::chunk(const v1::ModelChunk& message, ByteSpan bytes) {
-  if (!fetch_ || !fetch_->flowing || message.run() != fetch_->ref.run.value() ||
+  if (message.part() != owner_.part || !fetch_ || !fetch_->flowing || message.run() != fetch_->ref.run.value() ||
       message.version() != fetch_->ref.version.value()) {
     return {};
   }

@@ -56,6 +56,7 @@ class ModelReceiver {
     std::function<void(const round::ModelRef&, const Error&)>
         refused;                                     // or empty: what came is not it, and is asked for again
     std::function<std::optional<Held>()> have = {};  // or empty: a model that a difference may begin at
+    std::uint32_t part = 0;  // of a run: its models, or 1, the vectors of its passes. What is of another it passes over
   };
 
   ModelReceiver(Runtime& runtime, net::TaskGroup& tasks, Owner owner);

@@ -16,6 +16,10 @@
 
 namespace fluvial::tree {
 
+// What of a run is fetched: its models, and the vectors that passes begin with (vectors.h). At most one of each is on
+// its way to a child.
+inline constexpr std::uint32_t kModelParts = 2;
+
 // On the node's strand, except where noted.
 class ModelSlot {
  public:

@@ -41,7 +41,7 @@ Result<bool> Orders::opened(const wire::Opening& opening) {
   if (!opening.order) return unsigned_order("an opening");
   FLUVIAL_TRY(check(wire::kOpeningKind, *opening.order));
   FLUVIAL_TRY(wire::check_opening(opening.order->body(), opening, history_));
-  const Newest now{opening.round, opening.epoch, opening.attempt};
+  const Newest now{opening.round, opening.epoch, opening.attempt, opening.pass ? opening.pass->index : 0};
   const auto [known, is_new] = newest_.try_emplace(opening.run, now);
   if (!is_new && now < known->second) return false;
   known->second = now;

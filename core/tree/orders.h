@@ -2,6 +2,7 @@
 // the coordinator, so that a parent can pass them on and not make them.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -27,7 +28,8 @@ class Orders {
   const identity::PublicKey& key() const { return coordinator_; }
   bool are_signed() const { return static_cast<bool>(coordinator_); }
 
-  // False: an older attempt than was heard of before, which is to be left alone: its parent lags, or plays it again.
+  // False: an older attempt or pass than was heard of before, which is to be left alone: its parent lags, or plays it
+  // again.
   Result<bool> opened(const wire::Opening& opening);
   Status committed(const wire::Commit& commit) const;
   // Of this site in the commit. None: the commit does not say.
@@ -42,7 +44,7 @@ class Orders {
   Status check(std::string_view kind, const v1::Signed& order) const;
   Result<wire::Decided> decided(SiteId site, RunId run, RoundId round, const v1::Signed& order) const;
 
-  using Newest = std::tuple<RoundId, Epoch, AttemptId>;
+  using Newest = std::tuple<RoundId, Epoch, AttemptId, std::uint32_t>;  // the last: the pass
   identity::PublicKey coordinator_;
   round::HistoryId history_;
   std::map<RunId, Newest> newest_;  // opened

@@ -24,8 +24,10 @@ class OrdersTest : public testing::Test {
     order->set_body(std::move(body));
     return order;
   }
-  wire::Opening opening(std::uint64_t round, std::uint32_t attempt, std::uint64_t epoch = 1) const {
+  wire::Opening opening(std::uint64_t round, std::uint32_t attempt, std::uint64_t epoch = 1,
+                        const std::optional<round::Pass>& pass = {}) const {
     wire::Opening opening;
+    opening.pass = pass;
     opening.run = RunId(4);
     opening.round = RoundId(round);
     opening.attempt = AttemptId(attempt);
@@ -80,6 +82,17 @@ TEST_F(OrdersTest, AnOpeningIsTheCoordinatorsOrNobodys) {
   wire::Opening other_kind = opening(4, 1);
   other_kind.order = signed_by(key_, wire::kCommitKind, other_kind.order->body());
   EXPECT_EQ(orders_.opened(other_kind).error().code, Code::kUnauthenticated);
+}
+
+TEST_F(OrdersTest, APassThatIsOverIsNotOpenedAgain) {
+  const round::Pass first{0, 2, 4, {}, {}};
+  const round::Pass second{1, 2, 4, round::VectorRef{{std::byte{1}}, 16}, {}};
+  EXPECT_TRUE(orders_.opened(opening(3, 1, 1, first)).value());
+  EXPECT_TRUE(orders_.opened(opening(3, 1, 1, second)).value());
+  EXPECT_TRUE(orders_.opened(opening(3, 1, 1, second)).value()) << "again, after a reconnect";
+  EXPECT_FALSE(orders_.opened(opening(3, 1, 1, first)).value());
+  EXPECT_TRUE(orders_.opened(opening(3, 2, 1, first)).value()) << "the next attempt begins with the first";
+  EXPECT_FALSE(orders_.opened(opening(3, 1, 1, second)).value());
 }
 
 TEST_F(OrdersTest, WhatWasRefusedLeavesNothingBehind) {
