@@ -21,8 +21,9 @@ v1::Envelope update_begin(const store::PendingInfo& info, SiteId site, Epoch lea
   begin.mutable_key()->set_submission(info.submission);
   begin.set_weight(info.start.weight);
   begin.set_codec(info.start.codec);
-  begin.set_pass(0);
-  begin.set_value_count(info.start.value_count);
+  begin.set_pass(info.start.from.pass);
+  if (info.start.from.pass > 0) begin.set_mean_sha256(wire::digest_to_proto(info.start.from.mean));
+  begin.set_value_count(info.start.sent_values == 0 ? info.start.value_count : info.start.sent_values);
   begin.set_chunk_count(info.start.chunk_count);
   begin.set_integer_count(info.start.integer_count);
   begin.set_base_sha256(wire::digest_to_proto(info.start.base));

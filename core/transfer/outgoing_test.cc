@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/wire/mapping.h"
+
 namespace fluvial::transfer {
 namespace {
 
@@ -22,6 +24,24 @@ TEST(Outgoing, ASubmissionSaysWhetherItBringsItsProbe) {
   EXPECT_EQ(update_begin(info, SiteId(1), Epoch(1), 0).update_begin().probe(), 0.0F);
   info.trailer_bytes = 24;  // encoded before updates brought one
   EXPECT_EQ(update_begin(info, SiteId(1), Epoch(1), 0).update_begin().probe(), 1.0F);
+}
+
+TEST(Outgoing, SaysWhichPassItIsAndHowMuchTravelsInIt) {
+  store::PendingInfo info;
+  info.start.value_count = 1000;
+  const v1::UpdateBegin one = update_begin(info, SiteId(1), Epoch(1), 0).update_begin();
+  EXPECT_EQ(one.value_count(), 1000u);
+  EXPECT_TRUE(one.pass() == 0 && one.mean_sha256().empty()) << "as of a codec with one pass";
+  info.start.passes = 2;
+  info.start.sent_values = 60;
+  EXPECT_EQ(update_begin(info, SiteId(1), Epoch(1), 0).update_begin().value_count(), 60u);
+  info.start.from = {1, {std::byte{5}}};
+  const v1::UpdateBegin second = update_begin(info, SiteId(1), Epoch(1), 0).update_begin();
+  EXPECT_EQ(second.pass(), 1u);
+  EXPECT_EQ(second.mean_sha256(), wire::digest_to_proto(info.start.from.mean));
+  wire::Opening opening;
+  opening.pass = round::Pass{1, 2, 60, round::VectorRef{info.start.from.mean, 40}, {}};
+  EXPECT_EQ(partial_begin(opening, Incarnation(1), 1, {}, 0, 0).partial_begin().pass(), 1u);
 }
 
 TEST(Outgoing, SaysWhatItsDigestIsOf) {
