@@ -20,6 +20,7 @@
 #include "core/base/clock.h"
 #include "core/round/gather.h"
 #include "core/round/lateness.h"
+#include "core/round/pass.h"
 #include "core/round/plan.h"
 #include "core/round/record.h"
 
@@ -35,6 +36,7 @@ struct Subject {
   std::uint64_t value_count = 0;
   std::uint64_t integer_count = 0;
   std::optional<round::Lateness> late = {};
+  std::optional<round::Pass> pass = {};  // each of a round's passes is a round to this node (docs/design/phases.md)
   bool operator==(const Subject&) const = default;
 };
 

@@ -16,6 +16,7 @@ void RegionService::parent_up(const tree::Lease& lease, std::shared_ptr<net::Ses
   gate_.granted(lease);
   tell_parent(members_.everybody());  // also when there is nobody below
   model_.receiver().parent_up();
+  vectors_.receiver().parent_up();
   ask_run();
   parent_is_new_ = true;
   absence_.ends();
@@ -27,6 +28,7 @@ void RegionService::parent_down(const Error& why) {
   observer_.parent_down(why);
   upload_.parent_down();
   model_.receiver().parent_down();
+  vectors_.receiver().parent_down();
   reporter_.parent_down();
   up_changed_(false);
   absence_.begins();
@@ -48,9 +50,14 @@ net::Awaitable<Status> RegionService::from_parent(net::Frame frame) {
     case v1::Envelope::kRoundOpen: co_return round_opened(message.round_open());
     case v1::Envelope::kRoundCommit: co_return round_committed(message.round_commit());
     case v1::Envelope::kReceipt: co_return receipt_came(message.receipt());
-    case v1::Envelope::kModelBegin:
-      co_return co_await model_.receiver().begin(std::move(*message.mutable_model_begin()));
-    case v1::Envelope::kModelChunk: co_return model_.receiver().chunk(message.model_chunk(), frame.payload.span());
+    case v1::Envelope::kModelBegin: {  // each passes over what is of the other
+      tree::ModelReceiver& receiver = message.model_begin().part() == 0 ? model_.receiver() : vectors_.receiver();
+      co_return co_await receiver.begin(std::move(*message.mutable_model_begin()));
+    }
+    case v1::Envelope::kModelChunk: {
+      tree::ModelReceiver& receiver = message.model_chunk().part() == 0 ? model_.receiver() : vectors_.receiver();
+      co_return receiver.chunk(message.model_chunk(), frame.payload.span());
+    }
     case v1::Envelope::kModelAhead: co_return model_comes(message.model_ahead());
     case v1::Envelope::kRunState: co_return run_told(message.run_state());
     case v1::Envelope::kDenials: co_return denials_passed_on(message.denials());
@@ -116,8 +123,11 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
   model_.receiver().known(opening.base, orders_.tree_of(opening));
   if (model_.slot() == model_.slot(opening.base)) model_.forget_ahead(opening.run);  // what was made of it is given up
   want_model(opening.base);
+  if (opening.pass && (opening.pass->mean || opening.pass->state)) {
+    vectors_.want(tree::called(opening.pass->mean ? *opening.pass->mean : *opening.pass->state, opening.base));
+  }
   opened_at_ = now();
-  Subject subject{opening.plan, opening.base, opening.value_count, opening.integer_count, opening.late};
+  Subject subject{opening.plan, opening.base, opening.value_count, opening.integer_count, opening.late, opening.pass};
   const bool is_same = is_current(opening.run, opening.round) && machine_.opening().subject == subject;
   opening_ = std::make_shared<const wire::Opening>(std::move(opening));
   over_.erase(opening_->run);
@@ -145,7 +155,7 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
   if (goes_over) {
     hub_.book().go_over(opening_->run, opening_->round);
   } else {
-    hub_.book().open(opening_->run, opening_->round);
+    hub_.book().open(opening_->run, opening_->round, pass());
   }
   observer_.round_said(step);
   carry_out(machine_.opened(std::move(step), now()));
@@ -181,7 +191,7 @@ void RegionService::give_up_round() {
 }
 
 Status RegionService::receipt_came(const v1::Receipt& message) {
-  if (!takes(RunId(message.run()), RoundId(message.round()))) return {};
+  if (!takes(RunId(message.run()), RoundId(message.round())) || message.pass() != pass()) return {};
   FLUVIAL_ASSIGN(const std::vector<SiteId> without, wire::from_proto(message.without()));
   const Status status = wire::status_from_proto(message.code(), message.message());
   upload_.answered(message.sequence(), status.ok());

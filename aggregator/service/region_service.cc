@@ -21,6 +21,9 @@ RegionService::RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, cons
       model_(
           runtime, tasks, [this](v1::Envelope message) { uplink_->post(std::move(message)); },
           [this] { base_is_here(); }),
+      vectors_(
+          runtime, tasks, [this](v1::Envelope message) { uplink_->post(std::move(message)); },
+          [](const round::ModelRef&, const SharedBytes&) {}),
       upload_(runtime, side_, observer, [this] { reporter_.changed(); }),
       timer_(runtime.strand),
       absence_(runtime.strand, parentless_max, [this] { send_children_away(); }),
@@ -48,6 +51,7 @@ void RegionService::stop() {
   timer_.cancel();
   absence_.stop();
   model_.stop();
+  vectors_.stop();
   reporter_.parent_down();
   side_.lane().stop();
   uplink_->stop();
@@ -75,6 +79,11 @@ std::string RegionService::status_json(const std::string& name) const {
   }
   object["staging_bytes"] = hub_.budget().bytes_used();
   return boost::json::serialize(object);
+}
+
+std::shared_ptr<tree::ModelSlot> RegionService::model(const round::ModelRef& ref) {
+  const std::shared_ptr<tree::ModelSlot> slot = model_.slot(ref);
+  return slot ? slot : vectors_.slot(ref);
 }
 
 // ---- members ------------------------------------------------------------------------------------------------------
@@ -185,7 +194,7 @@ Result<transfer::Terms> RegionService::terms(bool brings_integers) {
                                             : ModelRelay::Integers{};
   transfer::Terms terms =
       transfer::make_terms(opening_->plan, opening_->value_count, opening_->integer_count, opening_->base,
-                           opening_->scale_bits, codec_, known.schema, known.values, opening_->late);
+                           opening_->scale_bits, codec_, known.schema, known.values, opening_->late, opening_->pass);
   if (const Status is_here = transfer::check_base(terms); brings_integers && !is_here.ok()) {
     awaits_base_ = true;
     return is_here.error();
@@ -241,7 +250,8 @@ void RegionService::carry_out(Effects effects) {
 
 void RegionService::carry_out(const ResetSum& effect) {
   upload_.stop();
-  side_.reset_sum({{opening_->value_count, opening_->plan.chunk_values},
+  const std::uint64_t value_count = opening_->pass ? opening_->pass->value_count : opening_->value_count;
+  side_.reset_sum({{value_count, opening_->plan.chunk_values},
                    opening_->integer_count,
                    effect.scale_bits,
                    opening_->late ? opening_->late->factors : std::vector<std::uint32_t>()});

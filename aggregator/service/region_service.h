@@ -17,6 +17,7 @@
 #include "core/tree/parent_owner.h"
 #include "core/tree/renewal.h"
 #include "core/tree/reporter.h"
+#include "core/tree/vectors.h"
 
 namespace fluvial::aggregator {
 
@@ -43,7 +44,7 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   net::Awaitable<Result<v1::LeaseGrant>> lease(identity::PeerIdentity peer, v1::LeaseRequest request,
                                                std::string remote) override;
   net::Awaitable<void> outcome_asked(NodeId child, v1::OutcomeQuery query) override;
-  std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref) override { return model_.slot(ref); }
+  std::shared_ptr<tree::ModelSlot> model(const round::ModelRef& ref) override;
   void reported(NodeId child, round::NodeReport report) override;
 
   // From above.
@@ -68,6 +69,7 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   tree::ParentSide& side() override { return side_; }
   bool is_current(RunId run, RoundId round) const override;
   bool takes(RunId run, RoundId round) const override { return opening_ && machine_.takes(run, round); }
+  std::uint32_t pass() const override { return opening_ && opening_->pass ? opening_->pass->index : 0; }
   const round::Gather& gather() const override { return machine_.gather(); }
   AttemptId open_attempt() const override;
   bool is_here(SiteId site) const override { return via(site) != NodeId(0); }
@@ -129,6 +131,7 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   std::function<void(bool)> up_changed_;
   tree::ParentSide side_;
   ModelRelay model_;
+  tree::Vectors vectors_;  // of a round with several passes
   PartialUpload upload_;
   net::Timer timer_;
   ParentAbsence absence_;

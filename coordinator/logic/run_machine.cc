@@ -17,6 +17,8 @@ RunMachine::RunMachine(RunStart start)
       epoch_(start.epoch),
       status_(start.status),
       reason_(std::move(start.reason)),
+      pass_values_(std::move(start.pass_values)),
+      codec_state_(start.codec_state),
       earlier_(std::move(start.earlier)),
       marks_(std::move(start.marks)),
       rates_(std::move(start.rates)) {
@@ -70,7 +72,8 @@ Effects RunMachine::leases_changed(const std::map<SiteId, Epoch>& leases) {
 }
 
 bool RunMachine::is_step_under_way() const {
-  return status_step_ || phase_ == Phase::kRecording || phase_ == Phase::kFinalising || phase_ == Phase::kCommitting;
+  return status_step_ || phase_ == Phase::kRecording || phase_ == Phase::kReducing || phase_ == Phase::kFinalising ||
+         phase_ == Phase::kCommitting;
 }
 
 bool RunMachine::awaits(Step step) const { return is_step_under_way() && step == step_; }
@@ -139,7 +142,7 @@ void RunMachine::try_again(Effects& out) {
   } else if (const Status room = make_room(); !room.ok()) {
     return halt(RunStatus::kPaused, std::string(kNoRoomPhrase) + room.error().message, out);
   }
-  next_attempt(out, /*sum_anew=*/!is_known || must_leave);
+  next_attempt(out, /*sum_anew=*/!is_known || must_leave || !passes_.empty());  // an attempt begins with its first pass
 }
 
 // An earlier version may have recorded a scale that has no room for a probe. Nothing is summed in this term yet, and
@@ -184,6 +187,7 @@ void RunMachine::next_attempt(Effects& out, bool sum_anew) {
   attempt_.attempt = attempt_.attempt.next();
   attempt_.epoch = epoch_;
   shut_out_.clear();
+  begin_passes();
   if (sum_anew) {
     begin_gather();
     taking_.clear();
@@ -322,9 +326,9 @@ bool RunMachine::has_quorum() const {
          gather_.held().total_weight() >= plan_.weight_min;
 }
 
-// Whether somebody is in a window says nothing of its pace.
+// Whether somebody is in a window says nothing of its pace, and in a later pass nobody trains.
 void RunMachine::note_pace(TimePoint now) {
-  if (attempt_.attempt != AttemptId(1) || round::is_async(plan_)) return;
+  if (attempt_.attempt != AttemptId(1) || !passes_.empty() || round::is_async(plan_)) return;
   pace_.closed(attempt_.participants, gather_.held(), gather_.refusals(), now - opened_at_);
 }
 
@@ -332,9 +336,11 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
   if (!gather_.quiet()) return;  // taken() comes back here
   if (has_quorum() && (gather_.settled() || now >= soft_ || has_goal())) {
     note_pace(now);
+    if (passes_.size() + 1 < pass_values_.size()) return close_pass(now, out);
     phase_ = Phase::kFinalising;
     commit_ = {run_, attempt_.round, attempt_.attempt, gather_.held(), gather_.refusals(), {}, {}, late_is_next(plan_)};
     if (!round::is_async(plan_)) commit_.late = gather_.late();  // nobody is late for a window
+    complete_commit();
     const round::ContributorSet& counted = commit_.contributors;
     out.push_back(
         Finalise{next_step(), commit_, round::is_fair(plan_) ? rates_.divisor(counted) : round::by_weights(counted)});
@@ -368,10 +374,12 @@ void RunMachine::halt_without_quorum(Effects& out) {
   halt(std::move(step), out);
 }
 
-Effects RunMachine::finalised(Step step, const round::ModelRef& model, TimePoint now) {
+Effects RunMachine::finalised(Step step, const round::ModelRef& model, TimePoint now,
+                              const std::optional<round::VectorRef>& codec_state) {
   if (phase_ != Phase::kFinalising || !awaits(step)) return {};
   phase_ = Phase::kFinalised;
   commit_.model = model;
+  commit_.codec_state = codec_state;
   return run_steps(now);
 }
 
@@ -379,11 +387,13 @@ Effects RunMachine::commit_recorded(Step step, TimePoint now) {
   if (phase_ != Phase::kCommitting || !awaits(step)) return {};
   note_counted();
   model_ = commit_.model;
+  codec_state_ = commit_.codec_state;
   last_committed_ = commit_.round;
   round_begun_ = false;
   goes_over_ = round::is_async(plan_);
   gather_ = {};
   shut_out_.clear();
+  begin_passes();
   phase_ = Phase::kIdle;
   Effects out{Publish{commit_, last_committed_.value() >= plan_.rounds}};
   for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));
@@ -413,6 +423,7 @@ Effects RunMachine::step_failed(Step step, const Error& error) {
   Effects out;
   if (status_step_ || !awaits(step)) return out;
   if (phase_ == Phase::kRecording) forget_unrecorded();
+  if (phase_ == Phase::kReducing) gather_ = {};  // the sum may be empty already
   halt(RunStatus::kPaused, error.message + "; nothing is lost: " + std::string(kMendPhrase), out);
   return out;
 }

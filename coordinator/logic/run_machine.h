@@ -6,9 +6,10 @@
 //
 //   idle -> recording -> open -> finalising -> finalised -> committing -> idle ...      halted: paused, stopped, done
 //             ^------------'  hard deadline: the next attempt of the same round, with substitutes for missing sites
+//   open -> reducing -> open     of a round with several passes (docs/design/phases.md), before its last one
 //
-// One of RecordAttempt, Finalise, RecordCommit and RecordStatus is under way at a time. A person's command waits until
-// the step before it is over, and no step begins before the journal has recorded or refused the command.
+// One of RecordAttempt, Reduce, Finalise, RecordCommit and RecordStatus is under way at a time. A person's command
+// waits until the step before it is over, and no step begins before the journal has recorded or refused the command.
 #pragma once
 
 #include <deque>
@@ -64,6 +65,11 @@ struct Drop {
   ArrivalId arrival;
   Error error;  // tell the child, with the sites that a partial must do without
 };
+struct Reduce {  // a pass before the last is over: make its mean and empty the sum for the next one, then reduced()
+  Step step;
+  std::uint32_t pass = 0;
+  round::ContributorSet contributors;  // that the sum holds
+};
 struct Finalise {
   Step step;
   round::CommitRecord record;  // complete but for the model: make and write the model, then finalised()
@@ -93,8 +99,8 @@ struct TellStatus {  // tells children and people the recorded status
 struct Answer {  // to the oldest unanswered command (pause, resume, stop); each gets one
   Status result;
 };
-using Effect = std::variant<RecordAttempt, OpenRound, TellMoved, SetTimer, Take, Release, Drop, Finalise, RecordCommit,
-                            Publish, RecordStatus, TellStatus, Answer>;
+using Effect = std::variant<RecordAttempt, OpenRound, TellMoved, SetTimer, Take, Release, Drop, Reduce, Finalise,
+                            RecordCommit, Publish, RecordStatus, TellStatus, Answer>;
 using Effects = std::vector<Effect>;
 
 struct SiteInfo {
@@ -121,6 +127,10 @@ struct RunStart {
   round::Marks marks = {};
   int scale_bits = 0;       // of the last attempt on record; windows keep it
   round::Rates rates = {};  // of a run that is fair by rate, from its last round::kRateHistory commits
+  // Of its codec: how many values travel in each pass of a round (empty: it has one), and the state that sites begin
+  // the next round with; none: as before the first.
+  std::vector<std::uint64_t> pass_values = {};
+  std::optional<round::VectorRef> codec_state = {};
 };
 
 // Whether a refusal with this code is of an update that its site keeps, and that may enter a later round. Whoever
@@ -150,9 +160,12 @@ class RunMachine {
   // stays in for this attempt; in the next attempt the sum begins anew without it.
   Effects shut_out(const round::Refusal& refusal, TimePoint now);
   Effects tick(TimePoint now);
-  Effects finalised(Step step, const round::ModelRef& model, TimePoint now);
+  Effects reduced(Step step, const round::VectorRef& mean, TimePoint now);
+  // `codec_state`: that the last pass leaves, of a round with several.
+  Effects finalised(Step step, const round::ModelRef& model, TimePoint now,
+                    const std::optional<round::VectorRef>& codec_state = {});
   Effects commit_recorded(Step step, TimePoint now);
-  // Of RecordAttempt, Finalise or RecordCommit: the run pauses, nothing is lost.
+  // Of RecordAttempt, Reduce, Finalise or RecordCommit: the run pauses, nothing is lost.
   Effects step_failed(Step step, const Error& error);
   void explain(Step step, std::string reason);  // of the status that this step records
   Effects status_recorded(Step step, TimePoint now);
@@ -178,6 +191,10 @@ class RunMachine {
   // What the round in progress, or the next one, says of updates that missed theirs; none: they are late.
   std::optional<round::Lateness> lateness() const { return round::lateness_of(plan_, earlier_); }
 
+  // The pass in progress, or the first of the next attempt; none: rounds have one.
+  std::optional<round::Pass> pass() const;
+  round::Pass pass_after(const round::VectorRef& mean) const;  // the one in progress, which is not the last
+
   // Whether a site that is connected takes no part because its maximum weight is more than such a run can add.
   bool is_too_heavy(SiteId site) const;
 
@@ -200,7 +217,7 @@ class RunMachine {
   const round::Pace& pace() const { return pace_; }  // of this run's sites, since this process took it up
 
  private:
-  enum class Phase { kIdle, kRecording, kOpen, kFinalising, kFinalised, kCommitting, kHalted };
+  enum class Phase { kIdle, kRecording, kOpen, kReducing, kFinalising, kFinalised, kCommitting, kHalted };
   struct Wish {  // a person's
     RunStatus status;
     std::string reason;
@@ -244,6 +261,11 @@ class RunMachine {
   void decide(SiteId site, RoundId own);
   void try_open(Effects& out);
   void try_close(TimePoint now, Effects& out);
+  void close_pass(TimePoint now, Effects& out);
+  void begin_passes();
+  std::vector<round::Participant> participants_of_pass() const;
+  Duration soft_time_of_pass() const;
+  void complete_commit();
   void note_on_record();
   void forget_unrecorded();
   void next_attempt(Effects& out, bool sum_anew);
@@ -283,10 +305,15 @@ class RunMachine {
   std::optional<Error> spoilt_;                  // why the sum cannot be used
   std::map<SiteId, SiteInfo> connected_;
   round::CommitRecord commit_;
-  std::vector<round::ModelRef> earlier_;  // before model_, newest first; those that an update may still be from
-  std::map<SiteId, RoundId> missed_;      // the first round that the site missed since one of its updates counted
-  round::Marks marks_;                    // with `late = "next"`
-  round::Rates rates_;                    // of a run that is fair by rate
+  std::vector<std::uint64_t> pass_values_;  // empty: a round has one pass
+  std::optional<round::VectorRef> codec_state_;
+  std::vector<round::PassRecord> passes_;       // of this attempt, those that are over
+  std::vector<round::Refusal> refused_before_;  // in these
+  Duration first_pass_{};                       // how long the first of them was open
+  std::vector<round::ModelRef> earlier_;        // before model_, newest first; those that an update may still be from
+  std::map<SiteId, RoundId> missed_;            // the first round that the site missed since one of its updates counted
+  round::Marks marks_;                          // with `late = "next"`
+  round::Rates rates_;                          // of a run that is fair by rate
   round::Pace pace_;
   TimePoint opened_at_;
   TimePoint soft_;

@@ -58,6 +58,11 @@ bool RunService::takes(RunId run, RoundId round) const {
   return active_ && run == active_->machine.run() && active_->machine.takes(round);
 }
 
+std::uint32_t RunService::pass() const {
+  const std::optional<round::Pass> open = active_->machine.pass();
+  return open ? open->index : 0;
+}
+
 AttemptId RunService::open_attempt() const {
   return active_ && !active_->machine.is_between_rounds() ? active_->machine.attempt().attempt : AttemptId(0);
 }
@@ -67,7 +72,7 @@ Result<transfer::Terms> RunService::terms(bool) {
   const round::AttemptRecord& attempt = machine.attempt();
   return transfer::make_terms(machine.plan(), active_->schema->value_count(), active_->schema->integer_count(),
                               attempt.base, attempt.scale_bits, active_->codec, active_->schema,
-                              active_->slot->integers(), machine.lateness());
+                              active_->slot->integers(), machine.lateness(), machine.pass());
 }
 
 Status RunService::may_take(const transfer::UpdateHead& head) const {
@@ -128,6 +133,7 @@ void RunService::are_accused(NodeId by, const std::vector<round::Refusal>& confl
 std::shared_ptr<tree::ModelSlot> RunService::model(const round::ModelRef& ref) {
   if (!active_) return nullptr;
   if (active_->slot->is_called(ref)) return active_->slot;
+  if (active_->vector && active_->vector->is_called(ref)) return active_->vector;
   if (auto ahead = steps_.ahead(ref)) return ahead;
   return active_->overtaken.find(ref, now());
 }
@@ -141,7 +147,7 @@ void RunService::carry_out(Effects effects) {
 }
 
 void RunService::carry_out(const OpenRound&) {
-  observer_.attempt_opened(active_->machine.attempt(), active_->machine.soft_deadline() - now());
+  if (pass() == 0) observer_.attempt_opened(active_->machine.attempt(), active_->machine.soft_deadline() - now());
   send_openings(hub_.nodes());
 }
 
@@ -151,6 +157,7 @@ void RunService::send_openings(const std::set<NodeId>& children) {
   whole.continues = active_->continues;
   whole.order = active_->order;
   whole.late = machine.lateness();
+  whole.pass = machine.pass();
   side_.send_openings(std::move(whole), machine.soft_deadline() - now(), machine.hard_deadline() - now(), children);
 }
 

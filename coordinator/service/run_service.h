@@ -54,6 +54,7 @@ class RunService final : private tree::RoundOwner, private RunHost {
  private:
   bool is_current(RunId run, RoundId round) const override;
   bool takes(RunId run, RoundId round) const override;
+  std::uint32_t pass() const override;
   const round::Gather& gather() const override { return active_->machine.gather(); }
   AttemptId open_attempt() const override;
   bool is_here(SiteId site) const override { return registry_.book().via(site) != NodeId(0); }
@@ -84,6 +85,7 @@ class RunService final : private tree::RoundOwner, private RunHost {
   void carry_out(const Take& effect);
   void carry_out(const Release& effect) { side_.release(effect.arrival); }
   void carry_out(const Drop& effect) { side_.drop(effect.arrival, effect.error); }
+  void carry_out(const Reduce& effect) { steps_.begin(effect); }
   void carry_out(const Finalise& effect) { steps_.begin(effect); }
   void carry_out(const RecordCommit& effect) { steps_.begin(effect); }
   void carry_out(const Publish& effect) { steps_.publish(effect); }

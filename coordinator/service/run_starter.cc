@@ -3,6 +3,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <utility>
 
+#include "core/aggregate/shapes.h"
 #include "core/digest/model_digest.h"
 #include "core/net/pool_parallel.h"
 #include "core/wire/record_mapping.h"
@@ -108,6 +109,13 @@ net::Awaitable<Status> RunStarter::take_up(store::RunRow row) {
     if (!kept.ok()) co_return kept.error();
     state = std::move(*kept);
   }
+  SharedBytes codec_state;
+  if (*last && (*last)->record.codec_state) {
+    Result<Buffer> kept = co_await runtime_.pool.run(
+        [&] { return models_.load_codec_state(reference, (*last)->record.codec_state->digest); });
+    if (!kept.ok()) co_return kept.error();
+    codec_state = SharedBytes::from(std::move(*kept));
+  }
   std::optional<round::AttemptRecord> open;
   if (*attempt && (*attempt)->round > committed) {
     open = std::move(**attempt);
@@ -115,6 +123,8 @@ net::Awaitable<Status> RunStarter::take_up(store::RunRow row) {
   }
   Latest latest{std::move(master), std::move(*trained), std::move(state), std::move(open)};
   if (*attempt) latest.scale_bits = (*attempt)->scale_bits;
+  if (*last) latest.codec_state = (*last)->record.codec_state;
+  latest.state = std::move(codec_state);
   const Status known = co_await runtime_.pool.run([&]() -> Status {
     if (!round::late_is_next(row.plan) || !*last) return {};
     FLUVIAL_TRY(know_late(row, **last, latest));
@@ -287,6 +297,11 @@ net::Awaitable<Status> RunStarter::activate(store::RunRow row, Latest latest) {
   start.marks = std::move(latest.marks);
   start.scale_bits = latest.scale_bits;
   start.rates = std::move(latest.rates);
+  const aggregate::Shapes shapes(row.schema, row.plan.chunk_values);
+  Result<std::vector<std::uint64_t>> pass_values = aggregate::pass_values(**codec, shapes);
+  if (!pass_values.ok()) co_return pass_values.error();
+  start.pass_values = std::move(*pass_values);
+  start.codec_state = latest.codec_state;
   std::optional<Digest> tree = latest.trained.tree;
   if (!tree) {
     const Result<Digest> made = co_await runtime_.pool.run([&]() -> Result<Digest> {
@@ -297,10 +312,18 @@ net::Awaitable<Status> RunStarter::activate(store::RunRow row, Latest latest) {
     tree = *made;
   }
   auto slot = slot_of(runtime_.strand, row.schema, std::move(latest.trained));
-  activate_(std::make_unique<ActiveRun>(
-      ActiveRun{RunMachine(std::move(start)), std::make_shared<const round::Schema>(row.schema), std::move(*codec),
-                row.plan.optimizer, std::move(latest.optimizer_state), std::move(latest.master.bytes),
-                DownPlan{*down, row.plan.chunk_values}, std::move(slot), std::move(*continues), tree}));
+  activate_(std::make_unique<ActiveRun>(ActiveRun{RunMachine(std::move(start)),
+                                                  std::make_shared<const round::Schema>(row.schema),
+                                                  std::move(*codec),
+                                                  row.plan.optimizer,
+                                                  std::move(latest.optimizer_state),
+                                                  std::move(latest.master.bytes),
+                                                  DownPlan{*down, row.plan.chunk_values},
+                                                  std::move(slot),
+                                                  std::move(*continues),
+                                                  tree,
+                                                  {},
+                                                  std::move(latest.state)}));
   co_return Status{};
 }
 

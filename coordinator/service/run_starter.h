@@ -36,7 +36,10 @@ struct ActiveRun {
   std::vector<RunId> continues;           // the run before it, the one before that, ...
   std::optional<Digest> tree;             // its tree digest
   wire::Order order = {};                 // of the attempt that is open
-  tree::OvertakenModels overtaken = {};   // with windows: those before it
+  SharedBytes codec_state = {};         // that the next round begins with; empty: as before the first, or there is none
+  std::vector<SharedBytes> means = {};  // of the passes of the open attempt that are over
+  std::shared_ptr<tree::ModelSlot> vector = {};  // that the open pass begins with; null: none
+  tree::OvertakenModels overtaken = {};          // with windows: those before it
 };
 
 // A trained model to be passed on.
@@ -69,6 +72,8 @@ class RunStarter {
     round::Marks marks = {};
     int scale_bits = 0;
     round::Rates rates = {};
+    std::optional<round::VectorRef> codec_state = {};
+    SharedBytes state = {};
   };
   net::Awaitable<Status> take_up(store::RunRow row);
   Result<TrainedModel> load_trained(const store::RunRow& row, const store::CommitRow& last, const Master& master);

@@ -36,6 +36,26 @@ bool RunSteps::is_due(Step step) {
   return run != nullptr && run->machine.awaits(step);
 }
 
+// As it is signed.
+wire::Opening RunSteps::opening_of(const round::AttemptRecord& record, const std::optional<round::Pass>& pass) const {
+  wire::Opening whole = transfer::opening_of(record, machine().plan(), *host_.current()->schema);
+  whole.continues = host_.current()->continues;
+  whole.late = machine().lateness();
+  whole.base_tree = host_.current()->tree;
+  whole.pass = pass;
+  return whole;
+}
+
+transfer::SumShape RunSteps::shape_of(const round::AttemptRecord& record,
+                                      const std::optional<round::Pass>& pass) const {
+  const round::Schema& schema = *host_.current()->schema;
+  const std::optional<round::Lateness> late = machine().lateness();
+  return {{pass ? pass->value_count : schema.value_count(), machine().plan().chunk_values},
+          schema.integer_count(),
+          record.scale_bits,
+          late ? late->factors : std::vector<std::uint32_t>()};
+}
+
 // ---- an attempt ---------------------------------------------------------------------------------------------------
 
 void RunSteps::begin(const RecordAttempt& effect) {
@@ -44,12 +64,10 @@ void RunSteps::begin(const RecordAttempt& effect) {
 
 net::Awaitable<void> RunSteps::record_attempt(RecordAttempt effect) {
   const round::AttemptRecord& record = effect.record;
+  const std::optional<round::Pass> pass = machine().pass();
+  host_.current()->means.clear();
   if (effect.sum_anew) {
-    const round::Schema& schema = *host_.current()->schema;
-    const kernels::ChunkLayout layout{schema.value_count(), machine().plan().chunk_values};
-    const std::optional<round::Lateness> late = machine().lateness();
-    const transfer::SumShape shape{layout, schema.integer_count(), record.scale_bits,
-                                   late ? late->factors : std::vector<std::uint32_t>()};
+    const transfer::SumShape shape = shape_of(record, pass);
     if (effect.goes_over) {
       side_.go_over(record.run, record.round, shape);
     } else {
@@ -63,10 +81,7 @@ net::Awaitable<void> RunSteps::record_attempt(RecordAttempt effect) {
   }
   observer_.recording(record);
   const TimePoint begun = now();
-  wire::Opening whole = transfer::opening_of(record, machine().plan(), *host_.current()->schema);
-  whole.continues = host_.current()->continues;
-  whole.late = machine().lateness();
-  whole.base_tree = host_.current()->tree;
+  const wire::Opening whole = opening_of(record, pass);
   wire::Order order;
   const Status recorded = co_await runtime_.pool.run([&]() -> Status {
     FLUVIAL_TRY(journal_.open_attempt(record));
@@ -82,6 +97,7 @@ net::Awaitable<void> RunSteps::record_attempt(RecordAttempt effect) {
     co_return;
   }
   host_.current()->order = std::move(order);
+  if (pass) give_vector(*pass, record.base);
   members_.refuse_barred();
   host_.carry_out(machine().attempt_recorded(effect.step, now()));
 }
@@ -104,6 +120,7 @@ net::Awaitable<void> RunSteps::do_finalise(Finalise effect) {
                       run.optimizer,
                       run.optimizer_state,
                       run.machine.plan().sum_digest};
+  input.passes = passes_of(effect.record);
   input.down = run.down;
   const std::shared_ptr<const tree::ModelSlot> before = run.slot;  // the run may have ended by then
   input.trained_before = aggregate::BaseModel{before->ref(), before->bytes()};
@@ -128,7 +145,9 @@ net::Awaitable<void> RunSteps::do_finalise(Finalise effect) {
   }
   next_ = std::move(*next);
   if (!next_->trained.whole_because.empty()) observer_.travels_whole(next_->trained.ref, next_->trained.whole_because);
-  host_.carry_out(machine().finalised(effect.step, next_->trained.ref, now()));
+  const std::optional<NamedVector>& state = next_->codec_state;
+  host_.carry_out(
+      machine().finalised(effect.step, next_->trained.ref, now(), state ? std::optional(state->ref) : std::nullopt));
 }
 
 // Children begin to fetch it while it is digested, written and committed. They use it when the commit is signed that
@@ -207,6 +226,7 @@ net::Awaitable<void> RunSteps::record_commit(RecordCommit effect) {
   ActiveRun& run = *host_.current();
   run.optimizer_state = std::move(next_->optimizer_state);
   run.master = std::move(next_->bytes);
+  if (next_->codec_state) run.codec_state = std::move(next_->codec_state->bytes);
   run.slot->abandon();
   if (round::is_async(run.machine.plan())) run.overtaken.add(run.slot, now());
   run.tree = next_->trained.tree;

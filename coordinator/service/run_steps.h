@@ -44,7 +44,8 @@ class RunSteps {
   void told(const round::NodeReport& report) { traces_.told(report); }  // of a member
 
   void begin(const RecordAttempt& effect);
-  void begin(const Finalise& effect);  // on the sum's lane
+  void begin(const Reduce& effect);    // on the sum's lane
+  void begin(const Finalise& effect);  // likewise
   void begin(const RecordCommit& effect);
   void begin(const RecordStatus& effect);
   void publish(const Publish& effect);
@@ -54,6 +55,11 @@ class RunSteps {
 
  private:
   net::Awaitable<void> record_attempt(RecordAttempt effect);
+  wire::Opening opening_of(const round::AttemptRecord& record, const std::optional<round::Pass>& pass) const;
+  transfer::SumShape shape_of(const round::AttemptRecord& record, const std::optional<round::Pass>& pass) const;
+  net::Awaitable<void> do_reduce(Reduce effect);
+  void give_vector(const round::Pass& pass, const round::ModelRef& base);
+  std::optional<PassesInput> passes_of(const round::CommitRecord& record) const;
   net::Awaitable<void> do_finalise(Finalise effect);
   void made(Step step, TrainedModel unnamed);  // and not yet named, nor durable
   void give_up_ahead();
@@ -66,6 +72,7 @@ class RunSteps {
   void step_failed(Step step, DiskPart part, Error error);
   bool is_due(Step step);
   RunMachine& machine() { return host_.current()->machine; }
+  const RunMachine& machine() const { return host_.current()->machine; }
   TimePoint now() const { return runtime_.clock.now(); }
 
   struct SignedStatus {

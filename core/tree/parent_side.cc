@@ -70,8 +70,10 @@ std::vector<SiteId> ParentSide::without(const transfer::PartialHead& head) {
 }
 
 void ParentSide::arrived(transfer::StagedArrival arrival) {
-  if (!owner_.takes(arrival.run, arrival.round)) {
-    children_.send(arrival.child, transfer::receipt(arrival, Error{Code::kStale, "the round is closed"}));
+  const bool is_taken = owner_.takes(arrival.run, arrival.round);
+  if (!is_taken || arrival.pass != owner_.pass()) {
+    const Error closed{Code::kStale, is_taken ? "the pass is closed" : "the round is closed"};
+    children_.send(arrival.child, transfer::receipt(arrival, closed));
     return;
   }
   spans_.ended(arrival.run, arrival.round, round::SpanKind::kStage, now(), arrival.child);
@@ -174,9 +176,9 @@ void ParentSide::begin() {
   watch_.opened(begun_);
 }
 
-void ParentSide::begin_sum(RunId run, RoundId round, transfer::SumShape shape) {
+void ParentSide::begin_sum(RunId run, RoundId round, transfer::SumShape shape, std::uint32_t pass) {
   sum_.drop_all();
-  children_.book().open(run, round);
+  children_.book().open(run, round, pass);
   reset_sum(shape);
   watch_.opened(now());
 }

@@ -30,6 +30,7 @@ class RoundOwner {
   virtual bool is_current(RunId run, RoundId round) const = 0;
   // What was made for this round may come in: for the open one, or with windows for one shortly before it.
   virtual bool takes(RunId run, RoundId round) const = 0;
+  virtual std::uint32_t pass() const = 0;  // that is open, of a round with several
   virtual const round::Gather& gather() const = 0;
   virtual AttemptId open_attempt() const = 0;   // 0: no round is in progress
   virtual bool is_here(SiteId site) const = 0;  // connected, however deep
@@ -79,11 +80,12 @@ class ParentSide final : public transfer::Receiver {
   void drop(ArrivalId arrival, const Error& error);  // its child is told why, and whom a partial must do without
 
   // ---- the round
-  void begin();                                                        // another one: nobody has been told of it
-  void begin_sum(RunId run, RoundId round, transfer::SumShape shape);  // anew, without what was staged
-  void go_over(RunId run, RoundId round, transfer::SumShape shape);    // anew: what is staged is for this window
-  void reset_sum(transfer::SumShape shape);                            // queued; what was staged stays
-  void end();                                                          // of what came for it nothing is wanted any more
+  void begin();  // another one: nobody has been told of it
+  // Anew, without what was staged.
+  void begin_sum(RunId run, RoundId round, transfer::SumShape shape, std::uint32_t pass = 0);
+  void go_over(RunId run, RoundId round, transfer::SumShape shape);  // anew: what is staged is for this window
+  void reset_sum(transfer::SumShape shape);                          // queued; what was staged stays
+  void end();                                                        // of what came for it nothing is wanted any more
 
   // ---- what goes down
   // To those of the children whom it concerns, with what is left of the time.

@@ -45,6 +45,7 @@ class FakeOwner final : public RoundOwner {
   bool takes(RunId run, RoundId round) const override {
     return is_current(run, round) || (run == kRun && round == before);
   }
+  std::uint32_t pass() const override { return open_pass; }
   const round::Gather& gather() const override { return gather_; }
   Status may_take(const transfer::UpdateHead& head) const override {
     return gather_.admit(head.site, head.lease, head.weight);
@@ -81,6 +82,7 @@ class FakeOwner final : public RoundOwner {
   RoundId before;  // the window before, whose updates may come in; 0: there are none
   std::vector<SiteId> wrong;
   AttemptId attempt{1};
+  std::uint32_t open_pass = 0;
   std::set<SiteId> here{SiteId(1), SiteId(2)};
   std::function<void()> on_taken;
 };
@@ -166,6 +168,16 @@ TEST_F(ParentSideTest, WhatComesForAnotherRoundIsStaleAndNotStaged) {
   EXPECT_EQ(budget_.bytes_used(), 0U) << "it was let go";
   side_.refused(kRun, RoundId(2), {SiteId(1), {Code::kDataLoss, "NaN"}});
   EXPECT_TRUE(owner_.refusals.empty());
+}
+
+TEST_F(ParentSideTest, WhatComesForAPassThatIsOverIsStaleAndNotStaged) {
+  EXPECT_TRUE(side_.admit(test_head(1)).ok());
+  owner_.open_pass = 1;  // while it was on its way
+  side_.arrived(arrival(test_head(1), test_values(1)));
+  EXPECT_TRUE(owner_.arrivals.empty());
+  EXPECT_EQ(last_receipt().code(), wire::status_code_to_proto(Error{Code::kStale, ""}));
+  EXPECT_EQ(last_receipt().pass(), 0U);
+  EXPECT_EQ(budget_.bytes_used(), 0U) << "it was let go";
 }
 
 TEST_F(ParentSideTest, AnUpdateIsStagedAddedToTheSumAndAnswered) {
