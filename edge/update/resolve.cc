@@ -36,6 +36,7 @@ Result<double> measured(const store::PendingUpdate& update) {
 Result<std::optional<double>> left_norm(const store::PendingUpdate& update) {
   const store::PendingInfo& info = update.info();
   if (info.start.lossless) return std::optional<double>();
+  if (info.start.passes > 1) return std::optional<double>();  // it was written, with its norm, beside the last pass
   FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(info.start.codec));
   FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
   if (leaves_nothing(*codec, info.start.fit)) return std::optional<double>();
