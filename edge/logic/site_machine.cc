@@ -27,6 +27,7 @@ bool enters(RunId run, RoundId round, const Offer& offer) {
 
 std::string_view SiteMachine::doing() const {
   if (resolving_) return "resolving";
+  if (pass_work_) return pass_work_->encoding ? "encoding" : "fetching";
   if (!work_) return "waiting";
   switch (work_->stage) {
     case Stage::kFetching: return "fetching";
@@ -114,7 +115,7 @@ Effects SiteMachine::offered(Offer offer, const std::optional<Error>& forbidden)
   if (forbidden && !offer.counted && !has_begun(offer)) return forbid(offer, *forbidden);
   if (pending_) {
     if (pending_->run == offer.run && pending_->round == offer.round) {
-      if (!offer.counted && !resolving_) send(std::move(offer), out);
+      if (!offer.counted && !resolving_) answer(std::move(offer), out);
       return out;
     }
     next_ = std::move(offer);  // asked first: the commit that named it may have been lost
@@ -129,6 +130,7 @@ Effects SiteMachine::offered(Offer offer, const std::optional<Error>& forbidden)
 }
 
 void SiteMachine::meet(Offer offer, Effects& out) {
+  if (offer.pass_index() > 0) return decline_pass(offer, out);
   if (work_) {
     if (!work_->lost && is_same_round(work_->offer, offer)) {
       work_->offer = std::move(offer);  // the next attempt, or another lease
@@ -136,7 +138,7 @@ void SiteMachine::meet(Offer offer, Effects& out) {
       work_->into.reset();
       next_.reset();
       if (work_->stage == Stage::kFetching) {
-        fetch(work_->offer.base, out);  // a parent that lacked it when asked has it by now
+        fetch_for_work(out);  // a parent that lacked it when asked has it by now
       }
     } else if (enters(work_->offer.run, work_->offer.round, offer) && may_enter(*work_, offer.run, offer.round)) {
       miss(*work_);
@@ -197,8 +199,9 @@ Effects SiteMachine::forbid(const Offer& offer, const Error& why) {
 
 void SiteMachine::send(Offer offer, Effects& out) {
   const std::optional<Received>& received = offer.received;
-  const bool goes_on = received && received->incarnation == pending_->incarnation &&
-                       received->number == pending_->submission && pending_->submission != 0;
+  const Pending::Number number = pending_->number_of(offer.pass_index());
+  const bool goes_on = received && received->incarnation == number.incarnation &&
+                       received->number == number.submission && number.submission != 0;
   const std::uint64_t first_chunk = goes_on ? received->chunks : 0;
   sending_ = std::move(offer);
   out.push_back(Send{*sending_, first_chunk});
@@ -206,14 +209,10 @@ void SiteMachine::send(Offer offer, Effects& out) {
 
 void SiteMachine::start(Offer offer, Effects& out) {
   if (offer.counted) return;  // counted for an incarnation whose state is lost: there is nothing to do but wait
-  const bool here = held_ == offer.base;
   last_work_ = last_work_.next();
-  work_ = Work{last_work_, std::move(offer), here ? Stage::kTraining : Stage::kFetching};
-  if (here) {
-    out.push_back(Train{work_->offer, work_->id});
-  } else {
-    fetch(work_->offer.base, out);
-  }
+  work_ = Work{last_work_, std::move(offer), Stage::kFetching};
+  train_if_here(out);
+  if (work_->stage == Stage::kFetching) fetch_for_work(out);
 }
 
 void SiteMachine::fetch(const round::ModelRef& model, Effects& out) {
@@ -230,10 +229,7 @@ void SiteMachine::start_next(Effects& out) {
 Effects SiteMachine::model_ready(const round::ModelRef& model) {
   Effects out;
   held_ = model;
-  if (work_ && work_->stage == Stage::kFetching && work_->offer.base == model) {
-    work_->stage = Stage::kTraining;
-    out.push_back(Train{work_->offer, work_->id});
-  }
+  train_if_here(out);
   return out;
 }
 
@@ -398,6 +394,11 @@ void SiteMachine::resolve(Outcome outcome, Effects& out) {
   if (sending_) out.push_back(StopSending{});
   sending_.reset();
   resolving_ = true;
+  if (pass_work_ && pass_work_->encoding) {
+    pass_work_->told = outcome;  // it is being written
+    return;
+  }
+  pass_work_.reset();
   out.push_back(Resolve{*pending_, outcome});
 }
 
@@ -428,7 +429,7 @@ Effects SiteMachine::history_begins() {
 
 // Encoding, folding and resolving that began in the history before also end in it.
 void SiteMachine::enter_if_quiet(Effects& out) {
-  if (entering_ != Entering::kWaiting || resolving_ || (work_ && work_->stage != Stage::kTraining)) return;
+  if (entering_ != Entering::kWaiting || is_writing() || (work_ && work_->stage != Stage::kTraining)) return;
   entering_ = Entering::kNow;
   out.push_back(EnterHistory{});
 }
@@ -438,6 +439,7 @@ Effects SiteMachine::history_entered(std::optional<Pending> pending, const round
   FLUVIAL_CHECK(entering_ == Entering::kNow, "a history nobody asked for");
   entering_ = Entering::kNo;
   pending_ = pending;
+  pass_work_.reset();
   sending_.reset();
   fetched_.reset();
   newest_.reset();

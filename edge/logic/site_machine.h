@@ -4,9 +4,11 @@
 //
 //   offered -> fetching -> training -> encoding -> pending (durable, being sent) -> resolving -> offered ...
 //                                   `-> folding, when the round closed meanwhile: the update goes into the residual
-// With `late = "next"` (docs/design/late.md) training goes on when its round closes, and what it gives, or a submission
-// that waits, is sent into a later round. With windows (docs/design/windows.md) the next training begins while a
-// submission waits, from a newer model than that was trained from; what it gives is encoded after the outcome.
+// In a round with several passes (docs/design/phases.md) a pending submission is encoded once more from the mean that
+// an opening names, durably, before that is sent: pending -> fetching the mean -> encoding the pass -> pending. With
+// `late = "next"` (docs/design/late.md) training goes on when its round closes, and what it gives, or a submission that
+// waits, is sent into a later round. With windows (docs/design/windows.md) the next training begins while a submission
+// waits, from a newer model than that was trained from; what it gives is encoded after the outcome.
 //
 // An effect ends with an event that names its work or its submission; an event that comes too late does nothing. Each
 // run's end counts once, and a run that is over is complete once no work of it is left.
@@ -26,6 +28,7 @@
 #include "core/round/history.h"
 #include "core/round/lateness.h"
 #include "core/round/outcome.h"
+#include "core/round/pass.h"
 #include "core/round/plan.h"
 #include "core/round/received.h"
 #include "core/round/record.h"
@@ -49,6 +52,9 @@ struct Offer {
   std::optional<std::uint64_t> cohort = {};  // how many sites the round asks; none: the coordinator has not signed it
   std::optional<round::Lateness> late = {};  // updates of earlier rounds may enter it
   std::vector<RunId> continues = {};  // the run before, the one before that, ...: their unspent residual is this run's
+  std::optional<round::Pass> pass = {};  // that is open; none: the round has one
+  Epoch epoch = {};                      // of the attempt
+  std::uint32_t pass_index() const { return pass ? pass->index : 0; }
 };
 
 // A durable submission without an outcome.
@@ -58,6 +64,18 @@ struct Pending {
   Digest digest{};
   Incarnation incarnation;  // that encoded it
   std::uint64_t submission = 0;
+  // Of a round with several passes all of that is of the last pass that is durable, which this is. What was encoded for
+  // the first one stays, with a number of its own.
+  round::MadeFrom from = {};
+  struct Number {
+    Incarnation incarnation;
+    std::uint64_t submission = 0;
+    bool operator==(const Number&) const = default;
+  };
+  Number first = {};  // where this is of a later pass
+  Number number_of(std::uint32_t pass) const {
+    return pass == 0 && from.pass > 0 ? first : Number{incarnation, submission};
+  }
   bool operator==(const Pending&) const = default;
 };
 
@@ -84,6 +102,16 @@ std::uint32_t weight_to_claim(const Offer& offer, std::uint32_t weight);
 // ---- effects ------------------------------------------------------------------------------------------------------
 struct FetchModel {  // then model_ready(); replaces a fetch of another model
   round::ModelRef model;
+};
+struct FetchState {  // of the codec, that the first pass is encoded with; then state_ready(). Replaces another
+  Offer offer;
+};
+struct FetchMean {  // that the pass is made from; then mean_ready(). Replaces another
+  Offer offer;
+};
+struct EncodePass {  // of the pending submission: encode, make durable; then pass_encoded() or pass_failed()
+  Offer offer;
+  Pending pending;
 };
 struct Train {  // then trained() or train_failed()
   Offer offer;
@@ -127,8 +155,8 @@ struct DeclineRound {
 struct CompleteRun {  // it is over and no work of it is left: its unspent residual can be looked at
   RunId run;
 };
-using Effect = std::variant<FetchModel, Train, Encode, Fold, Send, StopSending, Ask, AskRun, Resolve, EnterHistory,
-                            DeclineRound, CompleteRun>;
+using Effect = std::variant<FetchModel, FetchState, FetchMean, Train, Encode, EncodePass, Fold, Send, StopSending, Ask,
+                            AskRun, Resolve, EnterHistory, DeclineRound, CompleteRun>;
 using Effects = std::vector<Effect>;
 
 class SiteMachine {
@@ -145,6 +173,10 @@ class SiteMachine {
   // declined, unless work for it has begun.
   Effects offered(Offer offer, const std::optional<Error>& forbidden = {});
   Effects model_ready(const round::ModelRef& model);
+  Effects state_ready(const Digest& state);
+  Effects mean_ready(const Digest& mean);
+  Effects pass_encoded(const Pending& pending);
+  Effects pass_failed(const Error& error);
   Effects trained(WorkId work);
   Effects train_failed(WorkId work, const Error& error);
   Effects encoded(WorkId work, const Pending& pending);
@@ -193,6 +225,13 @@ class SiteMachine {
     bool run_lost = false;           // its run is of an earlier history
     bool trained = false;            // and waits: for an outcome, or while a history is being entered
   };
+  // The pending submission's next pass.
+  struct PassWork {
+    Offer offer;
+    bool encoding = false;             // being written; else its mean is being fetched
+    std::optional<Offer> then = {};    // the last one of the round that came meanwhile
+    std::optional<Outcome> told = {};  // that came meanwhile
+  };
   enum class Entering { kNo, kWaiting, kNow };  // another history: as soon as no write is under way
   static const Offer* goal(const Work& work);   // where its update is to go; null: nowhere at present
   bool is_coming(const Work& work) const;
@@ -209,6 +248,12 @@ class SiteMachine {
   void catch_up(Effects& out);
   Effects forbid(const Offer& offer, const Error& why);
   void send(Offer offer, Effects& out);
+  void answer(Offer offer, Effects& out);
+  static void decline_pass(const Offer& offer, Effects& out);
+  bool has_state(const Offer& offer) const;
+  bool is_writing() const { return resolving_ || (pass_work_ && pass_work_->encoding); }
+  void fetch_for_work(Effects& out);
+  void train_if_here(Effects& out);
   void fetch(const round::ModelRef& model, Effects& out);
   void start(Offer offer, Effects& out);
   void start_next(Effects& out);
@@ -219,6 +264,8 @@ class SiteMachine {
   void complete_runs(Effects& out);
 
   std::optional<Pending> pending_;
+  std::optional<PassWork> pass_work_;
+  std::optional<Digest> held_state_;
   bool resolving_ = false;
   Entering entering_ = Entering::kNo;
   std::optional<Work> work_;

@@ -14,8 +14,14 @@ net::Awaitable<Status> EdgeService::from_parent(net::Frame frame) {
   if (site_.stopping) co_return Status{};
   v1::Envelope& message = frame.header;
   switch (message.body_case()) {
-    case v1::Envelope::kModelBegin: co_return co_await models_.begin(std::move(*message.mutable_model_begin()));
-    case v1::Envelope::kModelChunk: co_return models_.chunk(message.model_chunk(), frame.payload.span());
+    case v1::Envelope::kModelBegin: {  // each passes over what is of the other
+      tree::ModelReceiver& receiver = message.model_begin().part() == 0 ? models_ : vectors_.receiver();
+      co_return co_await receiver.begin(std::move(*message.mutable_model_begin()));
+    }
+    case v1::Envelope::kModelChunk: {
+      tree::ModelReceiver& receiver = message.model_chunk().part() == 0 ? models_ : vectors_.receiver();
+      co_return receiver.chunk(message.model_chunk(), frame.payload.span());
+    }
     case v1::Envelope::kModelAhead: co_return on_model_ahead(message.model_ahead());
     case v1::Envelope::kRoundOpen: co_return on_round_open(message.round_open());
     case v1::Envelope::kRoundCommit: co_return on_round_commit(message.round_commit());
@@ -51,7 +57,8 @@ Status EdgeService::on_round_open(const v1::RoundOpen& message) {
   if (orders_.are_signed()) offer->cohort = cohort_of(*order);
   news_.carry_out(news_.ends().opened(offer->run, offer->plan.name, offer->round, offer->base));
   site_.report.round_opened(*offer);
-  const std::optional<Error> forbidden = owner_.objection(*offer);
+  std::optional<Error> forbidden = owner_.objection(*offer);
+  if (!forbidden) forbidden = lacks_passes(*offer);
   const std::optional<Received> received = offer->received;
   machine_->model_flows(flowing());
   carry_out(machine_->offered(std::move(*offer), forbidden));
@@ -111,6 +118,7 @@ void EdgeService::note_end(RunId run, std::string_view state) {
 
 Status EdgeService::on_receipt(const v1::Receipt& message) {
   if (message.site() != self_.node.value()) return Error{Code::kFailedPrecondition, "a receipt for another site"};
+  if (!submission_.is_about_last(message.pass())) return {};
   const Status verdict = wire::status_from_proto(message.code(), message.message());
   const RunId run(message.run());
   const RoundId round(message.round());

@@ -1,7 +1,10 @@
 #include "edge/service/offer.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
+
+#include "kernels/codec.h"
 
 namespace fluvial::edge {
 
@@ -20,7 +23,20 @@ std::optional<Offer> offer_of(wire::Opening opening, SiteId self) {
   offer.received = opening.received;
   offer.late = std::move(opening.late);
   offer.continues = std::move(opening.continues);
+  offer.pass = opening.pass;
+  offer.epoch = opening.epoch;
   return offer;
+}
+
+std::optional<Error> lacks_passes(const Offer& offer) {
+  if (offer.pass) return std::nullopt;
+  const Result<kernels::CodecSpec> spec = kernels::parse_codec(offer.plan.codec);
+  if (!spec.ok()) return std::nullopt;  // encoding says why
+  const Result<std::unique_ptr<kernels::Codec>> codec = kernels::make_codec(*spec);
+  if (!codec.ok() || (*codec)->passes() == 1) return std::nullopt;
+  return Error{
+      Code::kFailedPrecondition,
+      "codec " + offer.plan.codec + " has several passes, of which its parent, of an earlier version, says nothing"};
 }
 
 std::optional<std::uint64_t> cohort_of(const v1::Signed& opening) {

@@ -34,6 +34,9 @@ EdgeService::EdgeService(tree::Runtime& runtime, const config::EdgeSettings& set
       owner_(settings_.policy, runtime.clock, site_.report),
       uplink_(site_.runtime, *this, std::move(parts.uplink), std::move(parts.dial)),
       models_(site_.runtime, site_.tasks, model_owner()),
+      vectors_(
+          site_.runtime, site_.tasks, [this](v1::Envelope message) { uplink_.post(std::move(message)); },
+          [this](const round::ModelRef& ref, const SharedBytes& bytes) { on_vector(ref, bytes); }),
       submission_(site_, uplink_, settings_.policy.upload_bytes_per_s,
                   {.resolved = [this](const Pending& pending) { carry_out(machine_->resolved(pending)); },
                    .sending = [this] { reporter_.changed(); }}),
@@ -100,6 +103,10 @@ UpdateMaker::Events EdgeService::maker_events() {
   };
   events.encode_failed = [this](WorkId work, const Error& error) { carry_out(machine_->encode_failed(work, error)); };
   events.folded = [this](WorkId work) { carry_out(machine_->folded(work)); };
+  events.pass_encoded = [this](store::PendingUpdate update) {
+    carry_out(machine_->pass_encoded(submission_.hold_pass(std::move(update))));
+  };
+  events.pass_failed = [this](const Error& error) { carry_out(machine_->pass_failed(error)); };
   return events;
 }
 
@@ -154,6 +161,7 @@ void EdgeService::stop() {
   maker_.stop();
   submission_.stop_sending();
   models_.stop();
+  vectors_.stop();
   if (common_models_ != nullptr) common_models_->forget(this);
   uplink_.stop();
   trainers_.stop();
@@ -187,6 +195,7 @@ void EdgeService::parent_up(const tree::Lease& lease, std::shared_ptr<net::Sessi
   site_.digest_kind = uplink_.digest_kind();
   set_ready_(true);
   models_.parent_up();
+  vectors_.receiver().parent_up();
   carry_out(machine_->connected());
   if (common_models_ != nullptr) common_models_->can_fetch(this, lease.parent);
 }
@@ -196,6 +205,7 @@ void EdgeService::parent_down(const Error& why) {
   reporter_.parent_down();
   submission_.stop_sending();
   models_.parent_down();
+  vectors_.receiver().parent_down();
   if (common_models_ != nullptr) common_models_->cannot_fetch(this);
   site_.report.parent_down(why, site_.stopping);
 }

@@ -16,6 +16,7 @@
 #include "core/tree/reporter.h"
 #include "core/tree/runtime.h"
 #include "core/tree/uplink.h"
+#include "core/tree/vectors.h"
 #include "edge/logic/in_order.h"
 #include "edge/logic/site_machine.h"
 #include "edge/service/common_models.h"
@@ -84,7 +85,11 @@ class EdgeService : public tree::UplinkOwner {
   void send_early(const std::optional<Received>& received);
   void apply(const FetchModel& effect);
   void apply(const Train& effect);
-  void apply(const Encode& effect) { maker_.encode(effect); }
+  void apply(const FetchState& effect);  // passes.cc
+  void apply(const FetchMean& effect);
+  void apply(const Encode& effect);
+  void apply(const EncodePass& effect);
+  void on_vector(const round::ModelRef& ref, const SharedBytes& bytes);
   void apply(const Fold& effect) { maker_.fold(effect); }
   void apply(const Send& effect) { submission_.send(effect); }
   void apply(const StopSending&) { submission_.stop_sending(); }
@@ -120,6 +125,14 @@ class EdgeService : public tree::UplinkOwner {
   NodeId schema_from_;  // the parent that the model on its way begins at
   std::shared_ptr<local::ModelMemory> model_memory_ = local::ModelMemory::make();
   tree::ModelReceiver models_;
+  tree::Vectors vectors_;
+  struct Vector {
+    Digest digest{};
+    SharedBytes bytes;
+  };
+  std::optional<Vector> codec_state_;  // of a run whose rounds have several passes, that came last
+  std::optional<Vector> mean_;
+  bool is_state_wanted_ = false;  // of the vector that is fetched: it is a state; else a mean
   Submission submission_;
   UpdateMaker maker_;
   Histories histories_;

@@ -36,7 +36,7 @@ bool SiteContext::ends_by(const std::optional<Error>& fault, std::string_view wh
 }
 
 Pending pending_of(const store::PendingInfo& info) {
-  return {info.start.run, info.start.round, info.digest, info.incarnation, info.submission};
+  return {info.start.run, info.start.round, info.digest, info.incarnation, info.submission, info.start.from};
 }
 
 }  // namespace fluvial::edge

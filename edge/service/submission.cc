@@ -21,6 +21,7 @@ round::Contribution contribution_of(const store::PendingInfo& info, SiteId site)
   given.digest = info.digest;
   given.incarnation = info.incarnation;
   given.submission = info.submission;
+  given.from = info.start.from;
   return given;
 }
 
@@ -60,13 +61,22 @@ Result<std::string> Submission::signature_of(const store::PendingInfo& info) con
 Result<std::optional<Pending>> Submission::load() {
   FLUVIAL_ASSIGN(const std::vector<store::PendingInfo> unresolved, site_.store->all_pending());
   pending_.reset();
+  pass_.reset();
   if (unresolved.empty()) return std::optional<Pending>();
   const store::PendingInfo& info = unresolved.back();  // there is one at most: nothing newer is encoded before
   FLUVIAL_ASSIGN(std::optional<store::PendingUpdate> update, site_.store->pending(info.start.run));
   FLUVIAL_CHECK(update, "a submission that is listed but not there");
   site_.outcomes.used(info.start.run, info.start.round, info.start.workers);
   site_.report.found(hold(std::move(*update)));
-  return std::optional(pending_of(info));
+  FLUVIAL_ASSIGN(std::optional<store::PendingUpdate> pass, site_.store->pending_pass(info.start.run));
+  return std::optional(pass ? hold_pass(std::move(*pass)) : pending_of(info));
+}
+
+Pending Submission::hold_pass(store::PendingUpdate update) {
+  pass_ = std::make_shared<const store::PendingUpdate>(std::move(update));
+  Pending pending = pending_of(pass_->info());
+  pending.first = {pending_->info().incarnation, pending_->info().submission};
+  return pending;
 }
 
 const store::PendingInfo& Submission::hold(store::PendingUpdate update) {
@@ -75,11 +85,13 @@ const store::PendingInfo& Submission::hold(store::PendingUpdate update) {
 }
 
 void Submission::send(const Send& effect) {
-  FLUVIAL_CHECK(pending_, "to send what is not there");
+  const std::shared_ptr<const store::PendingUpdate>& update = effect.offer.pass_index() == 0 ? pending_ : pass_;
+  FLUVIAL_CHECK(update, "to send what is not there");
   if (!uplink_.is_up()) return;  // offered again after the next connect
-  if (!is_taken(pending_->info())) return decline(effect.offer);
+  if (!is_taken(update->info())) return decline(effect.offer);
+  last_pass_ = effect.offer.pass_index();
   site_.report.sending(effect);
-  upload_.send({pending_, site_.self, effect.offer.lease, effect.offer.round, uplink_.session(), effect.first_chunk,
+  upload_.send({update, site_.self, effect.offer.lease, effect.offer.round, uplink_.session(), effect.first_chunk,
                 nullptr, round::rolls(effect.offer.late)});
 }
 
@@ -113,14 +125,16 @@ void Submission::on_sent(const UploadItem& item, double seconds) {
   const store::PendingInfo& info = item.update->info();
   const bool again = std::exchange(sent_, info.submission) == info.submission;
   site_.report.sent(info, again, seconds);
-  if (pending_ && pending_->info().submission == info.submission) forget_memory();
+  for (auto* const held : {&pending_, &pass_}) {
+    if (*held && (*held)->info().submission == info.submission) forget_memory(*held);
+  }
 }
 
 // The parent has all of it, or will have: if it is sent once more, it is read.
-void Submission::forget_memory() {
-  store::PendingUpdate on_disk = *pending_;
+void Submission::forget_memory(std::shared_ptr<const store::PendingUpdate>& held) {
+  store::PendingUpdate on_disk = *held;
   on_disk.forget_memory();
-  pending_ = std::make_shared<const store::PendingUpdate>(std::move(on_disk));
+  held = std::make_shared<const store::PendingUpdate>(std::move(on_disk));
 }
 
 void Submission::ask(const Ask& effect) {
@@ -148,6 +162,7 @@ net::Awaitable<void> Submission::write(Pending pending, Outcome outcome) {
   }
   if (site_.stopping) co_return;
   pending_.reset();
+  pass_.reset();
   events_.resolved(pending);
 }
 

@@ -24,6 +24,9 @@ class Submission {
 
   Result<std::optional<Pending>> load();  // what the store holds
   const store::PendingInfo& hold(store::PendingUpdate update);
+  Pending hold_pass(store::PendingUpdate update);  // a later pass of it
+  // Of the pass that was sent last: an answer to another one is of a pass that is over.
+  bool is_about_last(std::uint32_t pass) const { return pass == last_pass_; }
 
   // While it is encoded and made durable: what is there of it, but for its trailer and what the parent has just said it
   // `received`. Then send(), and it goes on; or drop_early().
@@ -47,7 +50,7 @@ class Submission {
   bool is_taken(const store::PendingInfo& info) const;                     // by the parent
   void decline(const Offer& offer);
   void on_sent(const UploadItem& item, double seconds);
-  void forget_memory();
+  static void forget_memory(std::shared_ptr<const store::PendingUpdate>& held);
   net::Awaitable<void> write(Pending pending, Outcome outcome);
 
   SiteContext& site_;
@@ -55,6 +58,8 @@ class Submission {
   Events events_;
   Upload upload_;
   std::shared_ptr<const store::PendingUpdate> pending_;
+  std::shared_ptr<const store::PendingUpdate> pass_;  // the last later pass of it; null: there is none
+  std::uint32_t last_pass_ = 0;
   std::uint64_t sent_ = 0;  // the submission that was last
 };
 

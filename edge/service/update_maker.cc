@@ -94,12 +94,15 @@ Result<std::vector<store::Unspent>> UpdateMaker::begin_run(const Offer& offer, c
 
 // What a step has encoded is on its way while the next one is made.
 net::Awaitable<Result<store::PendingUpdate>> UpdateMaker::make(const Encode& effect, const Trained& trained,
-                                                               PartialMean* early, Made* made) {
+                                                               ByteSpan codec_state, PartialMean* early, Made* made) {
   net::WorkerPool& pool = site_.runtime.pool;
   UpdateJob job = job_of(effect.offer, trained, early, made);
   job.digest_kind = site_.digest_kind;  // as of now: the next parent may take another
   FLUVIAL_CO_ASSIGN(made->unspent, co_await pool.run([&] { return begin_run(effect.offer, trained); }));
   net::PoolParallel parallel(pool);
+  if (effect.offer.pass) {
+    co_return co_await pool.run([&] { return encode_first_pass(job, codec_state, *site_.store, parallel); });
+  }
   Encoding encoding(job, *site_.store, parallel);
   for (;;) {
     FLUVIAL_CO_ASSIGN(std::optional<store::PendingUpdate> durable,
@@ -129,15 +132,17 @@ void UpdateMaker::note_spans(const Offer& offer, TimePoint begun, const Made& ma
   site_.spans.add(offer.run, offer.round, {round::SpanKind::kPersist, {}, made.written, durable});
 }
 
-void UpdateMaker::encode(const Encode& effect) { site_.spawn("encode", run(effect, take_trained(effect.offer))); }
+void UpdateMaker::encode(const Encode& effect, SharedBytes codec_state) {
+  site_.spawn("encode", run(effect, take_trained(effect.offer), std::move(codec_state)));
+}
 
-net::Awaitable<void> UpdateMaker::run(Encode effect, Trained trained) {
+net::Awaitable<void> UpdateMaker::run(Encode effect, Trained trained, SharedBytes codec_state) {
   const TimePoint begun = site_.runtime.clock.now();
   const Offer& offer = effect.offer;
   std::shared_ptr<PartialMean> early = co_await early_.take(trained.parts);
   Made made;
   site_.report.encoding(offer);
-  Result<store::PendingUpdate> update = co_await make(effect, trained, early.get(), &made);
+  Result<store::PendingUpdate> update = co_await make(effect, trained, codec_state.bytes, early.get(), &made);
   site_.report.unspent(offer.run, made.unspent);
   results_are_read(std::move(early), std::move(trained.parts));
   // What is durable is found at the next start.
@@ -153,6 +158,28 @@ net::Awaitable<void> UpdateMaker::run(Encode effect, Trained trained) {
   note_spans(offer, begun, made);
   site_.report.encoded(update->info(), trained.weight, seconds_since(site_.runtime.clock, begun));
   events_.encoded(effect.work, std::move(*update));
+}
+
+void UpdateMaker::encode_pass(const EncodePass& effect, SharedBytes mean) {
+  site_.spawn("encode pass", run(effect, std::move(mean)));
+}
+
+net::Awaitable<void> UpdateMaker::run(EncodePass effect, SharedBytes mean) {
+  const TimePoint begun = site_.runtime.clock.now();
+  const Offer& offer = effect.offer;
+  const PassJob job{offer.run,   offer.round,   offer.plan, offer.pass->made_from(), mean.bytes,
+                    offer.epoch, offer.attempt, site_.name, site_.digest_kind};
+  net::PoolParallel parallel(site_.runtime.pool);
+  Result<store::PendingUpdate> made =
+      co_await site_.runtime.pool.run([&] { return edge::encode_pass(job, *site_.store, parallel); });
+  if (site_.stopping || (!made.ok() && site_.store_failed())) co_return;
+  if (!made.ok()) {
+    site_.report.not_encoded(offer, made.error());
+    events_.pass_failed(made.error());
+    co_return;
+  }
+  site_.spans.add(offer.run, offer.round, {round::SpanKind::kEncode, {}, begun, site_.runtime.clock.now()});
+  events_.pass_encoded(std::move(*made));
 }
 
 void UpdateMaker::fold(const Fold& effect) { site_.spawn("fold", run(effect, take_trained(effect.offer))); }

@@ -14,6 +14,7 @@
 #include "edge/service/site_context.h"
 #include "edge/service/trainers.h"
 #include "edge/update/encode.h"
+#include "edge/update/passes.h"
 
 namespace fluvial::edge {
 
@@ -28,6 +29,8 @@ class UpdateMaker {
     std::function<void(WorkId, store::PendingUpdate)> encoded;
     std::function<void(WorkId, const Error&)> encode_failed;
     std::function<void(WorkId)> folded;  // or dropped
+    std::function<void(store::PendingUpdate)> pass_encoded;
+    std::function<void(const Error&)> pass_failed;
   };
 
   UpdateMaker(SiteContext& site, Events events);
@@ -39,19 +42,22 @@ class UpdateMaker {
   void in_place(const TrainJob& job, std::vector<TrainedPart> parts, const round::ByteRanges& ready);
   void drop_early() { early_.drop(); }
   void take(Trained trained) { trained_ = std::move(trained); }  // for the next of these
-  void encode(const Encode& effect);
+  // `codec_state`: of a round with several passes, as its opening named it; empty: it named none.
+  void encode(const Encode& effect, SharedBytes codec_state);
+  void encode_pass(const EncodePass& effect, SharedBytes mean);
   void fold(const Fold& effect);
 
  private:
   struct Made;  // what making an update finds besides it
-  net::Awaitable<void> run(Encode effect, Trained trained);
+  net::Awaitable<void> run(Encode effect, Trained trained, SharedBytes codec_state);
+  net::Awaitable<void> run(EncodePass effect, SharedBytes mean);
   net::Awaitable<void> run(Fold effect, Trained trained);
   Trained take_trained(const Offer& offer);
   // A view of all three.
   UpdateJob job_of(const Offer& offer, const Trained& trained, PartialMean* early, Made* made) const;
   Result<std::vector<store::Unspent>> begin_run(const Offer& offer, const Trained& trained);
-  net::Awaitable<Result<store::PendingUpdate>> make(const Encode& effect, const Trained& trained, PartialMean* early,
-                                                    Made* made);
+  net::Awaitable<Result<store::PendingUpdate>> make(const Encode& effect, const Trained& trained, ByteSpan codec_state,
+                                                    PartialMean* early, Made* made);
   void results_are_read(std::shared_ptr<PartialMean> early, std::vector<TrainedPart> parts);
   void report(const Offer& offer, const Made& made);
   void note_spans(const Offer& offer, TimePoint begun, const Made& made);

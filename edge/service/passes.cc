@@ -1,0 +1,45 @@
+// Rounds with several passes (docs/design/phases.md): the vectors that come down, and what is made of them.
+#include "edge/service/service.h"
+
+namespace fluvial::edge {
+
+void EdgeService::apply(const FetchState& effect) {
+  is_state_wanted_ = true;
+  vectors_.want(tree::called(*effect.offer.pass->state, effect.offer.base));
+}
+
+void EdgeService::apply(const FetchMean& effect) {
+  is_state_wanted_ = false;
+  vectors_.want(tree::called(*effect.offer.pass->mean, effect.offer.base));
+}
+
+void EdgeService::on_vector(const round::ModelRef& ref, const SharedBytes& bytes) {
+  if (site_.stopping) return;
+  if (is_state_wanted_) {
+    codec_state_ = Vector{ref.digest, bytes};
+    carry_out(machine_->state_ready(ref.digest));
+  } else {
+    mean_ = Vector{ref.digest, bytes};
+    carry_out(machine_->mean_ready(ref.digest));
+  }
+}
+
+void EdgeService::apply(const Encode& effect) {
+  const std::optional<round::Pass>& pass = effect.offer.pass;
+  SharedBytes state;
+  if (pass && pass->state) {
+    if (!codec_state_ || codec_state_->digest != pass->state->digest) {  // nobody signed the opening that names another
+      const Error why{Code::kFailedPrecondition, "the codec's state changed within the round"};
+      return carry_out(machine_->encode_failed(effect.work, why));
+    }
+    state = codec_state_->bytes;
+  }
+  maker_.encode(effect, std::move(state));
+}
+
+void EdgeService::apply(const EncodePass& effect) {
+  FLUVIAL_CHECK(mean_ && mean_->digest == effect.offer.pass->mean->digest, "a pass without its mean");
+  maker_.encode_pass(effect, mean_->bytes);
+}
+
+}  // namespace fluvial::edge
