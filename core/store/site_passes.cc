@@ -100,8 +100,10 @@ Status SiteStore::may_begin_pass(const PassStart& start) {
   for (const PassRow& known : passes) {
     const auto now = std::tie(start.epoch, start.attempt);
     const auto then = std::tie(known.epoch, known.attempt);
-    if (now > then || (now == then && (known.info.start.from.pass != pass || known.info.start.from == start.from))) {
-      continue;
+    if (now > then || (now == then && known.info.start.from.pass != pass)) continue;
+    // It may be in the root's sum already: made again, it would be other bytes under another number.
+    if (now == then && known.info.start.from == start.from) {
+      return Error{Code::kAlreadyExists, "pass " + std::to_string(pass) + " of this attempt is here"};
     }
     return Error{Code::kStale, "pass " + std::to_string(pass) + " of attempt " + std::to_string(start.attempt.value()) +
                                    ": it was made for attempt " + std::to_string(known.attempt.value()) +

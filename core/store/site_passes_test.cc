@@ -132,9 +132,24 @@ TEST_F(SitePasses, AnOpeningThatIsPlayedAgainBringsNothingBack) {
   EXPECT_EQ(store->begin_pass(pass_of(1, "P", 1)).error().code, Code::kStale);
   EXPECT_EQ(store->begin_pass(pass_of(1, "P", 9, 4)).error().code, Code::kStale) << "of an earlier term";
   EXPECT_EQ(store->begin_pass(pass_of(1, "P", 2)).error().code, Code::kStale) << "no attempt has two means";
-  EXPECT_TRUE(store->begin_pass(pass_of(1, "P'", 2)).ok());
   EXPECT_TRUE(store->begin_pass(pass_of(1, "P", 1, 6)).ok()) << "after a restart of the coordinator";
   EXPECT_EQ(second(), second_of("P'")) << "what was not finished changed nothing";
+}
+
+// It may be in the root's sum by then.
+TEST_F(SitePasses, WhatWasMadeForAnAttemptIsNotMadeAgain) {
+  ASSERT_TRUE(submit_first(*store, 1).ok());
+  ASSERT_TRUE(submit_second(*store, pass_of(1, "P", 1)).ok());
+  const auto made = store->pending_pass(kRun);
+  ASSERT_TRUE(made.ok() && made->has_value());
+  EXPECT_EQ(store->begin_pass(pass_of(1, "P", 1)).error().code, Code::kAlreadyExists);
+  EXPECT_EQ(submit_second(*store, pass_of(1, "P", 1), 2 * kLeft).error().code, Code::kAlreadyExists);
+  crash_and_reopen();
+  EXPECT_EQ(store->begin_pass(pass_of(1, "P", 1)).error().code, Code::kAlreadyExists);
+  const auto then = store->pending_pass(kRun);
+  ASSERT_TRUE(then.ok() && then->has_value());
+  EXPECT_EQ((*then)->info().submission, (*made)->info().submission);
+  EXPECT_TRUE(store->begin_pass(pass_of(1, "P", 2)).ok()) << "in the next attempt it could not count before";
 }
 
 TEST_F(SitePasses, OneFollowsTheOther) {

@@ -298,7 +298,7 @@ class SiteStore {
   Result<std::vector<PendingInfo>> all_pending();
   // A later pass of the unresolved submission, with a number of its own. Durable, it takes the place of what was made
   // of an earlier attempt's mean. kFailedPrecondition: there is no such submission, or the pass before is not here;
-  // kStale: it was made already for a later attempt, or for this one from another mean.
+  // kStale: it was made already for a later attempt, or for this one from another mean; kAlreadyExists: for this one.
   Result<std::unique_ptr<PendingWriter>> begin_pass(const PassStart& start);
   Result<std::optional<PendingUpdate>> pending_pass(RunId run);  // the last one that is here, after the first
 
