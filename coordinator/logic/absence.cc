@@ -129,7 +129,7 @@ std::string about_decline(const std::string& reason) {
 }  // namespace
 
 std::string_view absence_state_name(AbsenceState state) {
-  static constexpr std::array<std::string_view, 5> kNames = {"in", "awaited", "refused", "declined", "away"};
+  static constexpr std::array<std::string_view, 6> kNames = {"in", "awaited", "refused", "declined", "away", "missed"};
   return kNames[static_cast<std::size_t>(state)];
 }
 
@@ -154,6 +154,9 @@ Absence why(const SiteKnown& site, WallTime now) {
     const std::string text = site.refusal ? site.refusal->message : "";
     if (site.declined) return {AbsenceState::kDeclined, "declined: " + text, about_decline(text), {}, {}};
     return {AbsenceState::kRefused, "refused: " + text, "look at its training, then at its memory and disk", {}, {}};
+  }
+  if (site.place == Place::kMissedPass) {
+    return {AbsenceState::kMissed, "missed pass " + std::to_string(site.missed_pass) + " of the attempt", "", {}, {}};
   }
   if (!site.stay.here) return not_here(site, now);
   if (site.place == Place::kMissing) {

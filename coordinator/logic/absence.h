@@ -43,12 +43,13 @@ struct Stay {
 };
 
 // Where a participant stands in the round.
-enum class Place { kIn, kAwaited, kMissing, kRefused };
+enum class Place { kIn, kAwaited, kMissing, kMissedPass, kRefused };
 
 struct SiteKnown {
   Place place = Place::kAwaited;
-  std::optional<Error> refusal;  // of kRefused
-  bool declined = false;         // the refusal is the site's own word
+  std::optional<Error> refusal;   // of kRefused
+  bool declined = false;          // the refusal is the site's own word
+  std::uint32_t missed_pass = 0;  // of kMissedPass: it takes no part in those after it
   bool revoked = false;
   std::string quarantine;  // why; empty: it is in none
   std::string ahead;       // why it is refused as knowing more than the journal
@@ -60,8 +61,8 @@ struct SiteKnown {
   bool overdue = false;                     // the round's soft deadline is over
 };
 
-enum class AbsenceState { kIn, kAwaited, kRefused, kDeclined, kAway };
-std::string_view absence_state_name(AbsenceState state);  // "in", "awaited", "refused", "declined", "away"
+enum class AbsenceState { kIn, kAwaited, kRefused, kDeclined, kAway, kMissed };
+std::string_view absence_state_name(AbsenceState state);  // "in", "awaited", "refused", "declined", "away", "missed"
 
 struct Absence {
   AbsenceState state = AbsenceState::kAwaited;

@@ -39,6 +39,19 @@ TEST(Absence, ASiteWithoutAWorkerIsSaidToHaveNone) {
       << "first the model, then a worker";
 }
 
+TEST(Absence, WhoMissedAPassIsNotAwaited) {
+  for (const bool is_here : {true, false}) {
+    SiteKnown site = reports(Doing::kTraining);
+    site.stay.here = is_here;
+    site.place = Place::kMissedPass;
+    site.missed_pass = 1;
+    const Absence absence = why(site, kNight);
+    EXPECT_EQ(absence_state_name(absence.state), "missed") << "whatever it does now";
+    EXPECT_EQ(absence.reason, "missed pass 1 of the attempt");
+    EXPECT_TRUE(absence.is_usual());
+  }
+}
+
 TEST(Absence, WhatASiteDoesIsSaidWithItsBytesAndIsUsual) {
   SiteKnown site = reports(Doing::kFetching);
   site.activity->done_bytes = 40 << 20;

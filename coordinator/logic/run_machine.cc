@@ -136,7 +136,8 @@ void RunMachine::try_open(Effects& out) {
 // The open round's next attempt. After a restart it is not yet known which sites are missing, and the sum is empty.
 void RunMachine::try_again(Effects& out) {
   const bool is_known = gather_.participant_count() > 0;
-  const bool must_leave = std::ranges::any_of(shut_out_, [this](SiteId site) { return gather_.is_counted(site); });
+  const bool must_leave =
+      std::ranges::any_of(shut_out_, [this](const auto& entry) { return gather_.is_counted(entry.first); });
   if (is_known) {
     call_substitutes();
   } else if (const Status room = make_room(); !room.ok()) {
@@ -314,8 +315,9 @@ Effects RunMachine::declined(AttemptId attempt, const round::Refusal& refusal, T
 }
 
 Effects RunMachine::shut_out(const round::Refusal& refusal, TimePoint now) {
-  if (!gather_.is_participant(refusal.site)) return {};
-  shut_out_.insert(refusal.site);
+  const bool is_of_attempt = gather_.is_participant(refusal.site) || missed_pass(refusal.site);
+  if (!is_of_attempt) return {};
+  shut_out_.try_emplace(refusal.site, refusal);
   return refused(refusal, now);
 }
 
@@ -346,8 +348,9 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
         Finalise{next_step(), commit_, round::is_fair(plan_) ? rates_.divisor(counted) : round::by_weights(counted)});
     return;
   }
-  if (now < soft_) return;
-  if (now < hard_) {
+  const bool is_lost = is_pass_lost();
+  if (now < soft_ && !is_lost) return;
+  if (now < hard_ && !is_lost) {
     out.push_back(SetTimer{hard_});
     return;
   }

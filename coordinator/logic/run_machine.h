@@ -194,6 +194,11 @@ class RunMachine {
   // The pass in progress, or the first of the next attempt; none: rounds have one.
   std::optional<round::Pass> pass() const;
   round::Pass pass_after(const round::VectorRef& mean) const;  // the one in progress, which is not the last
+  // Who takes part in the pass after one with these contributors.
+  std::vector<round::Participant> participants_after(const round::ContributorSet& contributors) const;
+  // The earlier pass of this attempt that a participant was not in; none: it takes part in this one, or was refused.
+  std::optional<std::uint32_t> missed_pass(SiteId site) const;
+  std::vector<round::Refusal> refused_before() const;  // of this attempt: in earlier passes, or shut out since
 
   // Whether a site that is connected takes no part because its maximum weight is more than such a run can add.
   bool is_too_heavy(SiteId site) const;
@@ -263,7 +268,7 @@ class RunMachine {
   void try_close(TimePoint now, Effects& out);
   void close_pass(TimePoint now, Effects& out);
   void begin_passes();
-  std::vector<round::Participant> participants_of_pass() const;
+  bool is_pass_lost() const;
   Duration soft_time_of_pass() const;
   void complete_commit();
   void note_on_record();
@@ -297,7 +302,7 @@ class RunMachine {
   std::set<SiteId> on_record_;  // the begun round's participants that the journal has
   std::uint32_t expired_attempts_ = 0;
   round::Gather gather_;
-  std::set<SiteId> shut_out_;  // during this attempt
+  std::map<SiteId, round::Refusal> shut_out_;  // during this attempt
   std::map<ArrivalId, round::ContributorSet> taking_;
   std::map<ArrivalId, round::Arrival> waiting_;  // for the next window
   std::map<SiteId, std::uint64_t> leads_;        // of each site that may take part, how many windows have heard of it

@@ -36,18 +36,44 @@ void RunMachine::close_pass(TimePoint now, Effects& out) {
 }
 
 // Nobody waits a second time for who was missing, and what one gives to a pass it gave to those before.
-std::vector<round::Participant> RunMachine::participants_of_pass() const {
+std::vector<round::Participant> RunMachine::participants_after(const round::ContributorSet& contributors) const {
   std::vector<round::Participant> participants;
   for (const round::Participant& one : attempt_.participants) {
-    if (passes_.back().contributors.contains(one.site) && !shut_out_.contains(one.site)) participants.push_back(one);
+    if (contributors.contains(one.site) && !shut_out_.contains(one.site)) participants.push_back(one);
   }
   return participants;
+}
+
+std::vector<round::Refusal> RunMachine::refused_before() const {
+  std::vector<round::Refusal> refused = refused_before_;
+  if (passes_.empty()) return refused;  // the gather has them
+  for (const auto& [site, refusal] : shut_out_) {
+    if (std::ranges::find(refused, site, &round::Refusal::site) == refused.end()) refused.push_back(refusal);
+  }
+  return refused;
+}
+
+std::optional<std::uint32_t> RunMachine::missed_pass(SiteId site) const {
+  const auto& all = attempt_.participants;
+  if (gather_.is_participant(site) || std::ranges::find(all, site, &round::Participant::site) == all.end()) return {};
+  if (std::ranges::find(refused_before_, site, &round::Refusal::site) != refused_before_.end()) return {};
+  for (std::uint32_t pass = 0; pass < passes_.size(); ++pass) {
+    if (!passes_[pass].contributors.contains(site)) return pass;
+  }
+  return {};
+}
+
+// Only who was in the pass before can give to this one, so nobody takes the place of who does not.
+bool RunMachine::is_pass_lost() const {
+  if (passes_.empty()) return false;
+  return gather_.settled() || gather_.held().size() + gather_.awaited().size() < plan_.quorum;
 }
 
 // There is nothing left to train, and who is awaited was in time before.
 Duration RunMachine::soft_time_of_pass() const {
   const Duration most = plan_.soft_deadline;
-  if (!plan_.adaptive_deadlines) return most;
+  // In a later attempt the sites have trained already: what its first pass took says nothing of an encoding.
+  if (!plan_.adaptive_deadlines || attempt_.attempt != AttemptId(1)) return most;
   return std::min(most, std::max<Duration>(plan_.soft_deadline_min, first_pass_ * 3 / 2));
 }
 
@@ -55,13 +81,14 @@ Effects RunMachine::reduced(Step step, const round::VectorRef& mean, TimePoint n
   if (phase_ != Phase::kReducing || !awaits(step)) return {};
   for (round::Refusal& refusal : gather_.refusals()) refused_before_.push_back(std::move(refusal));
   passes_.push_back({gather_.held(), mean});
-  gather_ = round::Gather(participants_of_pass());
+  gather_ = round::Gather(participants_after(passes_.back().contributors));
   gather_.know(marks_);
   phase_ = Phase::kOpen;
   opened_at_ = now;
   soft_ = now + soft_time_of_pass();
   hard_ = now + plan_.hard_deadline;
-  Effects out{OpenRound{}, SetTimer{soft_}};
+  Effects out;
+  if (!is_pass_lost()) out = {OpenRound{}, SetTimer{soft_}};  // else the next attempt follows at once
   for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));
   return out;
 }
@@ -70,7 +97,12 @@ Effects RunMachine::reduced(Step step, const round::VectorRef& mean, TimePoint n
 void RunMachine::complete_commit() {
   if (pass_values_.empty()) return;
   commit_.passes = passes_;
-  commit_.refusals.insert(commit_.refusals.end(), refused_before_.begin(), refused_before_.end());
+  for (round::Refusal& refusal : refused_before()) {
+    const auto is_known = std::ranges::find(commit_.refusals, refusal.site, &round::Refusal::site);
+    if (is_known == commit_.refusals.end() && !commit_.contributors.contains(refusal.site)) {
+      commit_.refusals.push_back(std::move(refusal));
+    }
+  }
   std::ranges::sort(commit_.refusals, {}, &round::Refusal::site);
   commit_.late.clear();
   for (const round::Participant& one : attempt_.participants) {

@@ -170,6 +170,39 @@ TEST_F(RunPasses, WhoIsShutOutWhileTheMeanIsMadeTakesNoPart) {
   EXPECT_THAT(awaited(machine), ElementsAre(1, 3));
 }
 
+TEST_F(RunPasses, WhoIsShutOutAfterItsShareIsRefusedAndNotLate) {
+  RunMachine machine = opened(two_passes(1));
+  bring(machine, 1, {1, 2, 3}, at(2s));
+  const round::Refusal revoked{SiteId(2), {Code::kUnauthenticated, "site-2 was revoked"}};
+  machine.shut_out(revoked, at(2s));
+  EXPECT_EQ(machine.participants_after(set_of({1, 2, 3})).size(), 2u) << "as the next opening is signed";
+  machine.reduced(machine.step(), kMean, at(3s));
+  machine.shut_out({SiteId(3), {Code::kUnauthenticated, "site-3 was revoked"}}, at(3s));
+  const Effects closing = bring(machine, 2, {1}, at(4s));
+  ASSERT_NE(find<Finalise>(closing), nullptr);
+  const round::CommitRecord& record = find<Finalise>(closing)->record;
+  ASSERT_EQ(record.refusals.size(), 2u);
+  EXPECT_EQ(record.refusals[0].site, SiteId(2));
+  EXPECT_EQ(record.refusals[0].error.message, revoked.error.message);
+  EXPECT_EQ(record.refusals[1].site, SiteId(3));
+  EXPECT_THAT(record.late, IsEmpty());
+}
+
+TEST_F(RunPasses, WhoMissedOneIsKnownByItAndWhoWasRefusedByThat) {
+  RunStart begin = two_passes(1);
+  RunMachine machine = opened(std::move(begin));
+  bring(machine, 1, {1}, at(1s));
+  machine.refused({SiteId(3), {Code::kDataLoss, "NaN"}}, at(2s));
+  EXPECT_FALSE(machine.missed_pass(SiteId(2)).has_value()) << "it is awaited";
+  machine.tick(at(10s));
+  machine.reduced(machine.step(), kMean, at(10s));
+  EXPECT_EQ(machine.missed_pass(SiteId(2)), 0u);
+  EXPECT_FALSE(machine.missed_pass(SiteId(1)).has_value());
+  EXPECT_FALSE(machine.missed_pass(SiteId(3)).has_value());
+  ASSERT_EQ(machine.refused_before().size(), 1u);
+  EXPECT_EQ(machine.refused_before()[0].site, SiteId(3));
+}
+
 TEST_F(RunPasses, ALeaseThatMovesMovesInTheNextPass) {
   RunMachine machine = opened();
   bring(machine, 1, {1, 2, 3}, at(2s));
@@ -215,6 +248,46 @@ TEST_F(RunPasses, APauseWaitsForTheRoundAndAStopGivesItUp) {
   stop(stopping, at(3s));
   EXPECT_EQ(stopping.status(), RunStatus::kStopped);
   EXPECT_FALSE(stopping.admit(SiteId(1), Epoch(1), 10).ok());
+}
+
+TEST_F(RunPasses, ALaterOneThatCannotReachQuorumEndsTheAttempt) {
+  RunMachine machine = in_second({1, 2, 3}, at(2s));
+  bring(machine, 2, {1}, at(3s));
+  EXPECT_EQ(find<RecordAttempt>(machine.refused({SiteId(2), {Code::kDataLoss, "NaN"}}, at(4s))), nullptr)
+      << "the third may come";
+  const Effects again = machine.refused({SiteId(3), {Code::kDataLoss, "NaN"}}, at(5s));
+  ASSERT_NE(find<RecordAttempt>(again), nullptr) << "nobody else can";
+  EXPECT_EQ(find<RecordAttempt>(again)->record.attempt, AttemptId(2));
+
+  RunMachine left = opened();
+  bring(left, 1, {1, 2, 3}, at(2s));
+  for (const std::uint32_t site : {1, 2}) left.shut_out({SiteId(site), {Code::kUnauthenticated, "revoked"}}, at(2s));
+  const Effects next = left.reduced(left.step(), kMean, at(3s));
+  EXPECT_EQ(find<OpenRound>(next), nullptr) << "one cannot be two";
+  EXPECT_NE(find<RecordAttempt>(next), nullptr);
+}
+
+TEST_F(RunPasses, AttemptsThatAreLostSoAreCounted) {
+  RunStart begin = two_passes();
+  begin.plan.attempts_max = 1;
+  RunMachine machine = in_second({1, 2, 3}, at(2s), std::move(begin));
+  machine.refused({SiteId(1), {Code::kDataLoss, "NaN"}}, at(3s));
+  const Effects paused = machine.refused({SiteId(2), {Code::kDataLoss, "NaN"}}, at(4s));
+  ASSERT_NE(find<RecordStatus>(paused), nullptr);
+  EXPECT_EQ(find<RecordStatus>(paused)->status, RunStatus::kPaused);
+}
+
+// In a later attempt sites send what they have: its first pass takes no time at all.
+TEST_F(RunPasses, TheSecondOfALaterAttemptHasTheTimeOfThePlan) {
+  RunStart begin = two_passes();
+  begin.plan.soft_deadline_min = 1s;
+  RunMachine machine = in_second({1, 2, 3}, at(2s), std::move(begin));
+  machine.tick(machine.hard_deadline());
+  machine.attempt_recorded(machine.step(), at(30s));
+  bring(machine, 3, {1, 2, 3}, at(30s) + 5ms);
+  machine.reduced(machine.step(), kOtherMean, at(31s));
+  ASSERT_EQ(machine.pass()->index, 1u);
+  EXPECT_EQ(machine.soft_deadline(), at(41s));
 }
 
 TEST_F(RunPasses, TheSecondHasTheTimeOfTheFirstAtMost) {

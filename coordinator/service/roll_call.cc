@@ -12,10 +12,16 @@ struct RollCall::Places {
     for (const SiteId site : gather.counted()) in.insert(site);
     for (const SiteId site : gather.awaited()) awaited.insert(site);
     for (const round::Refusal& refusal : gather.refusals()) refused.emplace(refusal.site, refusal.error);
+    for (const round::Refusal& refusal : machine.refused_before()) refused.emplace(refusal.site, refusal.error);
+    for (const round::Participant& one : machine.attempt().participants) {
+      if (const auto pass = machine.missed_pass(one.site)) missed.emplace(one.site, *pass);
+    }
+    for (const SiteId site : in) refused.erase(site);  // shut out since: it counts
   }
   std::set<SiteId> in;
   std::set<SiteId> awaited;
   std::map<SiteId, Error> refused;
+  std::map<SiteId, std::uint32_t> missed;  // which pass
   bool overdue;
 };
 
@@ -73,6 +79,9 @@ Absence RollCall::why_not(const Places& places, SiteId site) const {
     known.declined = !round::drops_update(refused->second.code);
   } else if (places.in.contains(site)) {
     known.place = Place::kIn;
+  } else if (const auto missed = places.missed.find(site); missed != places.missed.end()) {
+    known.place = Place::kMissedPass;
+    known.missed_pass = missed->second;
   } else {
     known.place = places.awaited.contains(site) ? Place::kAwaited : Place::kMissing;
   }

@@ -34,8 +34,7 @@ net::Awaitable<void> RunSteps::do_reduce(Reduce effect) {
   const round::Pass next = machine().pass_after(mean->ref);
   side_.begin_sum(record.run, record.round, shape_of(record, next), next.index);
   const wire::Opening whole = opening_of(record, next);
-  std::vector<round::Participant> participants;
-  for (const auto& [site, entry] : effect.contributors.entries()) participants.push_back({site, entry.lease, 0});
+  const std::vector<round::Participant> participants = machine().participants_after(effect.contributors);
   wire::Order order;
   const Status signed_ = co_await runtime_.pool.run([&]() -> Status {
     order = signer_.opening(whole, participants);
