@@ -155,7 +155,7 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
   if (goes_over) {
     hub_.book().go_over(opening_->run, opening_->round);
   } else {
-    hub_.book().open(opening_->run, opening_->round, pass());
+    hub_.book().open(opening_->run, opening_->round, made_from().pass);
   }
   observer_.round_said(step);
   carry_out(machine_.opened(std::move(step), now()));
@@ -191,7 +191,7 @@ void RegionService::give_up_round() {
 }
 
 Status RegionService::receipt_came(const v1::Receipt& message) {
-  if (!takes(RunId(message.run()), RoundId(message.round())) || message.pass() != pass()) return {};
+  if (!takes(RunId(message.run()), RoundId(message.round())) || message.pass() != made_from().pass) return {};
   FLUVIAL_ASSIGN(const std::vector<SiteId> without, wire::from_proto(message.without()));
   const Status status = wire::status_from_proto(message.code(), message.message());
   upload_.answered(message.sequence(), status.ok());

@@ -251,10 +251,10 @@ void RegionService::carry_out(Effects effects) {
 void RegionService::carry_out(const ResetSum& effect) {
   upload_.stop();
   const std::uint64_t value_count = opening_->pass ? opening_->pass->value_count : opening_->value_count;
-  side_.reset_sum({{value_count, opening_->plan.chunk_values},
-                   opening_->integer_count,
-                   effect.scale_bits,
-                   opening_->late ? opening_->late->factors : std::vector<std::uint32_t>()});
+  side_.reset_sum(opening_->run, {{value_count, opening_->plan.chunk_values},
+                                  opening_->integer_count,
+                                  effect.scale_bits,
+                                  opening_->late ? opening_->late->factors : std::vector<std::uint32_t>()});
 }
 
 void RegionService::carry_out(const OpenRound&) {

@@ -69,7 +69,9 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   tree::ParentSide& side() override { return side_; }
   bool is_current(RunId run, RoundId round) const override;
   bool takes(RunId run, RoundId round) const override { return opening_ && machine_.takes(run, round); }
-  std::uint32_t pass() const override { return opening_ && opening_->pass ? opening_->pass->index : 0; }
+  round::MadeFrom made_from() const override {
+    return opening_ && opening_->pass ? opening_->pass->made_from() : round::MadeFrom{};
+  }
   const round::Gather& gather() const override { return machine_.gather(); }
   AttemptId open_attempt() const override;
   bool is_here(SiteId site) const override { return via(site) != NodeId(0); }

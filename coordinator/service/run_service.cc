@@ -58,9 +58,9 @@ bool RunService::takes(RunId run, RoundId round) const {
   return active_ && run == active_->machine.run() && active_->machine.takes(round);
 }
 
-std::uint32_t RunService::pass() const {
+round::MadeFrom RunService::made_from() const {
   const std::optional<round::Pass> open = active_->machine.pass();
-  return open ? open->index : 0;
+  return open ? open->made_from() : round::MadeFrom{};
 }
 
 AttemptId RunService::open_attempt() const {
@@ -147,7 +147,9 @@ void RunService::carry_out(Effects effects) {
 }
 
 void RunService::carry_out(const OpenRound&) {
-  if (pass() == 0) observer_.attempt_opened(active_->machine.attempt(), active_->machine.soft_deadline() - now());
+  if (made_from().pass == 0) {
+    observer_.attempt_opened(active_->machine.attempt(), active_->machine.soft_deadline() - now());
+  }
   send_openings(hub_.nodes());
 }
 

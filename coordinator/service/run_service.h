@@ -54,7 +54,7 @@ class RunService final : private tree::RoundOwner, private RunHost {
  private:
   bool is_current(RunId run, RoundId round) const override;
   bool takes(RunId run, RoundId round) const override;
-  std::uint32_t pass() const override;
+  round::MadeFrom made_from() const override;
   const round::Gather& gather() const override { return active_->machine.gather(); }
   AttemptId open_attempt() const override;
   bool is_here(SiteId site) const override { return registry_.book().via(site) != NodeId(0); }

@@ -49,16 +49,16 @@ Error of_another(const round::MadeFrom& is, const round::MadeFrom& open, const s
 
 }  // namespace
 
-Status check_pass(const UpdateHead& head, const Terms& terms) {
-  if (head.from == terms.from) return {};
-  return of_another(head.from, terms.from, "the update of site " + std::to_string(head.site.value()));
+Status check_pass(const UpdateHead& head, const round::MadeFrom& open) {
+  if (head.from == open) return {};
+  return of_another(head.from, open, "the update of site " + std::to_string(head.site.value()));
 }
 
-Status check_pass(const PartialHead& head, const Terms& terms) {
-  if (head.pass != terms.from.pass) return of_another({head.pass, {}}, terms.from, "the partial");
+Status check_pass(const PartialHead& head, const round::MadeFrom& open) {
+  if (head.pass != open.pass) return of_another({head.pass, {}}, open, "the partial");
   for (const auto& [site, entry] : head.what.contributors.entries()) {
-    if (entry.from == terms.from) continue;
-    return of_another(entry.from, terms.from, "the contribution of site " + std::to_string(site.value()));
+    if (entry.from == open) continue;
+    return of_another(entry.from, open, "the contribution of site " + std::to_string(site.value()));
   }
   return {};
 }

@@ -99,8 +99,8 @@ Result<PartialHead> head_from_proto(const v1::PartialBegin& begin, NodeId child,
 
 // kStale: it is of another pass than the open one, or from another attempt's mean. It is not at fault, and is not
 // dropped.
-Status check_pass(const UpdateHead& head, const Terms& terms);
-Status check_pass(const PartialHead& head, const Terms& terms);
+Status check_pass(const UpdateHead& head, const round::MadeFrom& open);
+Status check_pass(const PartialHead& head, const round::MadeFrom& open);
 
 // kPermissionDenied when the partial names a site (as contributor, refused or missing) that is not below its sender.
 Status check_below(const PartialHead& head, const std::function<bool(SiteId site)>& is_below);

@@ -55,25 +55,25 @@ TEST(Heads, SayWhichPassAndWhichMean) {
 // What is late of one pass may have the shape of the next, and is no fault of its site's.
 TEST(CheckPass, OnlyWhatFitsTheOpenOneMayComeIn) {
   const round::MadeFrom second{1, {std::byte{1}}};
-  Terms terms;
+  round::MadeFrom open;
   UpdateHead update;
   PartialHead partial;
-  EXPECT_TRUE(check_pass(update, terms).ok());
-  EXPECT_TRUE(check_pass(partial, terms).ok());
-  terms.from = second;
-  EXPECT_EQ(check_pass(update, terms).error().code, Code::kStale);
-  EXPECT_EQ(check_pass(partial, terms).error().code, Code::kStale) << "one with names alone, too";
+  EXPECT_TRUE(check_pass(update, open).ok());
+  EXPECT_TRUE(check_pass(partial, open).ok());
+  open = second;
+  EXPECT_EQ(check_pass(update, open).error().code, Code::kStale);
+  EXPECT_EQ(check_pass(partial, open).error().code, Code::kStale) << "one with names alone, too";
   update.from = second;
   partial.pass = 1;
   round::Contribution one{SiteId(3), Epoch(1), 5, {}, 0, {}};
   one.from = second;
   ASSERT_TRUE(partial.what.contributors.add(one).ok());
-  EXPECT_TRUE(check_pass(update, terms).ok());
-  EXPECT_TRUE(check_pass(partial, terms).ok());
-  terms.from.mean[0] = std::byte{2};
-  EXPECT_EQ(check_pass(update, terms).error().code, Code::kStale) << "of another attempt's mean";
-  EXPECT_EQ(check_pass(partial, terms).error().code, Code::kStale);
-  EXPECT_NE(check_pass(partial, terms).error().message.find("site 3"), std::string::npos);
+  EXPECT_TRUE(check_pass(update, open).ok());
+  EXPECT_TRUE(check_pass(partial, open).ok());
+  open.mean[0] = std::byte{2};
+  EXPECT_EQ(check_pass(update, open).error().code, Code::kStale) << "of another attempt's mean";
+  EXPECT_EQ(check_pass(partial, open).error().code, Code::kStale);
+  EXPECT_NE(check_pass(partial, open).error().message.find("site 3"), std::string::npos);
 }
 
 TEST(Heads, SayWhatTheirDigestIsOf) {

@@ -191,6 +191,7 @@ void Incoming::go_on_under(const Terms& terms) {
   terms_.base_version = terms.base_version;
   terms_.base_integers = terms.base_integers;
   terms_.late = terms.late;
+  terms_.from = terms.from;
 }
 
 Status Incoming::chunk(std::uint64_t index, Buffer bytes) {
@@ -228,6 +229,14 @@ Status Incoming::verify_packed(ByteSpan bytes, std::size_t count) {
                                     ", more than its contributors can give"};
 }
 
+// What travels in a pass of a round with several is no tensor's.
+std::string Incoming::name_of_value(std::uint64_t coordinate) const {
+  const std::string number = "value " + std::to_string(coordinate);
+  if (!terms_.schema) return number;
+  if (terms_.layout.value_count == terms_.schema->value_count()) return round::value_name(*terms_.schema, coordinate);
+  return number + " of pass " + std::to_string(terms_.from.pass);
+}
+
 Status Incoming::verify_chunk(ByteSpan bytes) {
   digest_.side_by_side(next_index_, bytes);
   digest_.in_order(bytes);
@@ -241,10 +250,8 @@ Status Incoming::verify_chunk(ByteSpan bytes) {
   FLUVIAL_TRY(terms_.codec->decode_chunk(bytes, values));
   std::size_t i = 0;
   while (i + 1 < count && std::fabs(static_cast<double>(values[i])) <= terms_.value_abs_max) ++i;
-  const std::string where =
-      terms_.schema ? round::value_name(*terms_.schema, first + i) : "value " + std::to_string(first + i);
-  return Error{Code::kDataLoss, where + " is " + std::to_string(values[i]) + ", beyond the plan's value_abs_max of " +
-                                    std::to_string(terms_.value_abs_max)};
+  return Error{Code::kDataLoss, name_of_value(first + i) + " is " + std::to_string(values[i]) +
+                                    ", beyond the plan's value_abs_max of " + std::to_string(terms_.value_abs_max)};
 }
 
 Status Incoming::verify_end(const std::string& sha256, ByteSpan trailer) {
@@ -293,7 +300,7 @@ Result<StagedArrival> Incoming::end(const std::string& sha256, ByteSpan trailer,
     arrival.child = partial_->child;
     arrival.run = partial_->run;
     arrival.round = partial_->round;
-    arrival.pass = partial_->pass;
+    arrival.from = terms_.from;
     arrival.what = std::move(partial_->what);
     return arrival;
   }
@@ -305,7 +312,7 @@ Result<StagedArrival> Incoming::end(const std::string& sha256, ByteSpan trailer,
   arrival.child = update_->site;
   arrival.run = update_->run;
   arrival.round = update_->round;
-  arrival.pass = update_->from.pass;
+  arrival.from = update_->from;
   const Result<Digest> digest = wire::digest_from_proto(sha256);
   FLUVIAL_CHECK(digest.ok(), "a digest that matched");
   const Status one = arrival.what.contributors.add({update_->site,
@@ -328,10 +335,10 @@ Result<StagedArrival> Incoming::end(const std::string& sha256, ByteSpan trailer,
 
 v1::Envelope receipt(const StagedArrival& arrival, const Status& status, const std::vector<SiteId>& without) {
   if (const auto* update = arrival.update()) {
-    return update_receipt(arrival.run, arrival.round, update->site, status, arrival.pass);
+    return update_receipt(arrival.run, arrival.round, update->site, status, arrival.from.pass);
   }
   const std::uint64_t sequence = std::get<PartialArrival>(arrival.kind).sequence;
-  return partial_receipt(arrival.run, arrival.round, sequence, status, without, arrival.pass);
+  return partial_receipt(arrival.run, arrival.round, sequence, status, without, arrival.from.pass);
 }
 
 }  // namespace fluvial::transfer

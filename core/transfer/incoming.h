@@ -33,7 +33,7 @@ struct StagedArrival {
   NodeId child;
   RunId run;
   RoundId round;
-  std::uint32_t pass = 0;
+  round::MadeFrom from;  // the pass, and the mean that it began with
   round::Arrival what;
   std::optional<store::StagedUpdate> chunks;  // none for a partial without contributors
   std::vector<std::int64_t> integers;
@@ -85,6 +85,7 @@ class Incoming {
            const Staging& staging);
   bool is_for(RunId run, RoundId round) const;
   void go_on_under(const Terms& terms);
+  std::string name_of_value(std::uint64_t coordinate) const;
   Status verify_chunk(ByteSpan bytes);
   Status verify_packed(ByteSpan bytes, std::size_t count);
   Status verify_end(const std::string& sha256, ByteSpan trailer);

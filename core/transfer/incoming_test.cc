@@ -102,6 +102,22 @@ TEST_F(IncomingTest, AWeightWithoutRoomAtTheScaleIsRefusedAndNotDropped) {
   EXPECT_TRUE(Incoming::begin(head, terms, staging_).ok());
 }
 
+TEST_F(IncomingTest, AValueOfAPassIsNoTensors) {
+  Terms terms = test_terms();
+  terms.schema = std::make_shared<const round::Schema>(
+      *round::Schema::make({{"w", round::DType::kF32, {kTestValues, 2}}, {"b", round::DType::kF32, {7}}}));
+  terms.from = {1, {std::byte{1}}};
+  UpdateHead head = test_head(7);
+  head.from = terms.from;
+  Result<Incoming> incoming = Incoming::begin(head, terms, staging_);
+  ASSERT_TRUE(incoming.ok());
+  std::vector<float> values = test_values(0);
+  values[2] = 1000;
+  const Status taken = incoming->chunk(0, test_chunk(values, 0));
+  ASSERT_FALSE(taken.ok());
+  EXPECT_THAT(taken.error().message, HasSubstr("value 2 of pass 1 is 1000"));
+}
+
 TEST_F(IncomingTest, WhatIsBadOnTheWayRefusesTheWhole) {
   std::vector<float> values = test_values(0);
   {

@@ -47,7 +47,7 @@ Status Inflow::admit(RoundBook& book, Receiver& receiver) {
   if (kept) incoming_.emplace(std::move(*kept));
   if (update_) FLUVIAL_TRY(book.admit(*update_));
   FLUVIAL_ASSIGN(terms_, update_ ? receiver.admit(*update_) : receiver.admit(*partial_));
-  FLUVIAL_TRY(update_ ? check_pass(*update_, *terms_) : check_pass(*partial_, *terms_));
+  FLUVIAL_TRY(update_ ? check_pass(*update_, terms_->from) : check_pass(*partial_, terms_->from));
   base_ = terms_->base;
   round_ = RoundId(terms_->base_version.value() + 1);
   late_ = terms_->late;
@@ -122,7 +122,7 @@ void Inflow::report_update(const Error& error, Receiver& receiver) const {
   round::Refusal refusal{update_->site, error, update_->own_round()};
   if (refusal.own == update_->round) refusal.own = RoundId();
   if (!conflicts_.empty()) refusal.proof = conflicts_.front().proof;
-  receiver.refused(update_->run, update_->round, refusal);
+  receiver.refused(update_->run, update_->round, update_->from, refusal);
 }
 
 // The sites that a refused partial must do without.

@@ -25,7 +25,8 @@ class Receiver {
   // The sites that a refused partial must leave out to be admitted.
   virtual std::vector<SiteId> without(const PartialHead& head) = 0;
   virtual void arrived(StagedArrival arrival) = 0;
-  virtual void refused(RunId run, RoundId round, const round::Refusal& refusal) = 0;  // an update that is invalid
+  // An update that is invalid, of this pass of the round.
+  virtual void refused(RunId run, RoundId round, const round::MadeFrom& from, const round::Refusal& refusal) = 0;
   // By a partial of this child: it brings sites with other content than they sent here (kConflict, with both). Nobody
   // has looked yet whether the sites signed these.
   virtual void accused(RunId run, RoundId round, NodeId by, const std::vector<round::Refusal>& conflicts) = 0;

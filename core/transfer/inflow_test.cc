@@ -28,7 +28,10 @@ class Owner final : public Receiver {
   }
   std::vector<SiteId> without(const PartialHead&) override { return {SiteId(5)}; }
   void arrived(StagedArrival arrival) override { arrivals.push_back(std::move(arrival)); }
-  void refused(RunId, RoundId, const round::Refusal& refusal) override { refusals.push_back(refusal); }
+  void refused(RunId, RoundId, const round::MadeFrom& from, const round::Refusal& refusal) override {
+    refusals.push_back(refusal);
+    refused_from = from;
+  }
   void accused(RunId, RoundId, NodeId, const std::vector<round::Refusal>& conflicts) override {
     accusations.insert(accusations.end(), conflicts.begin(), conflicts.end());
   }
@@ -40,6 +43,7 @@ class Owner final : public Receiver {
   round::MadeFrom open;
   std::vector<StagedArrival> arrivals;
   std::vector<round::Refusal> refusals;
+  round::MadeFrom refused_from;  // the last of them
   std::vector<round::Refusal> accusations;
 };
 
@@ -137,8 +141,13 @@ TEST_F(InflowTest, WhatIsOfAnotherPassIsStaleAndHarmsNobody) {
   fits.from = owner_.open;
   EXPECT_EQ(bring(fits, test_values(1)), std::nullopt);
   ASSERT_EQ(owner_.arrivals.size(), 1u);
-  EXPECT_EQ(owner_.arrivals[0].pass, 1u);
+  EXPECT_EQ(owner_.arrivals[0].from, owner_.open);
   EXPECT_EQ(owner_.arrivals[0].what.contributors.find(SiteId(7))->from, owner_.open) << "as its site signed it";
+  UpdateHead damaged = test_head(8);
+  damaged.from = owner_.open;
+  damaged.value_count = 1;
+  EXPECT_EQ(bring(damaged, test_values(1)), Code::kInvalidArgument);
+  EXPECT_EQ(owner_.refused_from, owner_.open) << "the owner may have another pass open by then";
 }
 
 TEST_F(InflowTest, AWholeUpdateIsHandedOver) {

@@ -62,7 +62,7 @@ std::vector<round::Refusal> RoundBook::conflicts(const PartialHead& head) const 
 }
 
 void RoundBook::complete(const StagedArrival& arrival) {
-  if (!is_open(arrival.run, arrival.round) || arrival.pass != pass_) return;
+  if (!is_open(arrival.run, arrival.round) || arrival.from.pass != pass_) return;
   for (const auto& [site, entry] : arrival.what.contributors.entries()) {
     round::Contribution& newest = complete_[site];
     if (std::tie(entry.incarnation, entry.submission) < std::tie(newest.incarnation, newest.submission)) continue;

@@ -15,8 +15,8 @@ class ParentOwner : public HubOwner {
   Result<transfer::Terms> admit(const transfer::PartialHead& head) override { return side().admit(head); }
   std::vector<SiteId> without(const transfer::PartialHead& head) override { return side().without(head); }
   void arrived(transfer::StagedArrival arrival) override { side().arrived(std::move(arrival)); }
-  void refused(RunId run, RoundId round, const round::Refusal& refusal) override {
-    side().refused(run, round, refusal);
+  void refused(RunId run, RoundId round, const round::MadeFrom& from, const round::Refusal& refusal) override {
+    side().refused(run, round, from, refusal);
   }
   void accused(RunId run, RoundId round, NodeId by, const std::vector<round::Refusal>& conflicts) override {
     side().accused(run, round, by, conflicts);

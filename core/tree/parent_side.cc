@@ -1,5 +1,6 @@
 #include "core/tree/parent_side.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -44,6 +45,7 @@ std::vector<SiteId> joined(const std::vector<SiteId>& some, const std::vector<Si
 
 Result<transfer::Terms> ParentSide::admit(const transfer::UpdateHead& head) {
   if (!owner_.takes(head.run, head.round)) return not_open(head.round);
+  FLUVIAL_TRY(transfer::check_pass(head, owner_.made_from()));  // first: the gather is that of the open pass
   FLUVIAL_TRY(owner_.may_take(head));
   watch_.begun(head.site, now());
   spans_.begun(head.run, head.round, round::SpanKind::kStage, now(), head.site);
@@ -52,6 +54,7 @@ Result<transfer::Terms> ParentSide::admit(const transfer::UpdateHead& head) {
 
 Result<transfer::Terms> ParentSide::admit(const transfer::PartialHead& head) {
   if (!owner_.takes(head.run, head.round)) return not_open(head.round);
+  FLUVIAL_TRY(transfer::check_pass(head, owner_.made_from()));
   const auto is_below = [&](SiteId site) { return owner_.may_bring(head.child, site); };
   const auto admit = [&] { return owner_.may_take(head); };
   const auto accuse = [&](const std::vector<round::Refusal>& conflicts) {
@@ -64,14 +67,15 @@ Result<transfer::Terms> ParentSide::admit(const transfer::PartialHead& head) {
 }
 
 std::vector<SiteId> ParentSide::without(const transfer::PartialHead& head) {
-  if (!owner_.takes(head.run, head.round)) return {};
+  const bool is_open = owner_.takes(head.run, head.round) && transfer::check_pass(head, owner_.made_from()).ok();
+  if (!is_open) return {};
   const auto is_below = [&](SiteId site) { return owner_.may_bring(head.child, site); };
   return joined(transfer::without(head, owner_.gather(), is_below), owner_.miscounted(head.what.contributors));
 }
 
 void ParentSide::arrived(transfer::StagedArrival arrival) {
   const bool is_taken = owner_.takes(arrival.run, arrival.round);
-  if (!is_taken || arrival.pass != owner_.pass()) {
+  if (!is_taken || arrival.from != owner_.made_from()) {
     const Error closed{Code::kStale, is_taken ? "the pass is closed" : "the round is closed"};
     children_.send(arrival.child, transfer::receipt(arrival, closed));
     return;
@@ -112,8 +116,8 @@ void ParentSide::count_bytes(const transfer::StagedArrival& arrival) const {
                 arrival.chunks->total_bytes(), terms->layout.value_count);
 }
 
-void ParentSide::refused(RunId run, RoundId round, const round::Refusal& refusal) {
-  if (!owner_.takes(run, round)) return;
+void ParentSide::refused(RunId run, RoundId round, const round::MadeFrom& from, const round::Refusal& refusal) {
+  if (!owner_.takes(run, round) || from != owner_.made_from()) return;
   spans_.ended(run, round, round::SpanKind::kStage, now(), refusal.site);
   counts_.contribution_refused(code_name(refusal.error.code));
   round::Refusal said = refusal;
@@ -179,18 +183,21 @@ void ParentSide::begin() {
 void ParentSide::begin_sum(RunId run, RoundId round, transfer::SumShape shape, std::uint32_t pass) {
   sum_.drop_all();
   children_.book().open(run, round, pass);
-  reset_sum(shape);
+  reset_sum(run, std::move(shape));
   watch_.opened(now());
 }
 
 void ParentSide::go_over(RunId run, RoundId round, transfer::SumShape shape) {
   children_.book().go_over(run, round);
-  reset_sum(shape);
+  reset_sum(run, std::move(shape));
   watch_.opened(now());
 }
 
-void ParentSide::reset_sum(transfer::SumShape shape) {
-  children_.sums(shape.layout.value_count);
+// The children's budget is that of the longest pass, and does not follow each of them.
+void ParentSide::reset_sum(RunId run, transfer::SumShape shape) {
+  if (std::exchange(sized_for_, run) != run) longest_ = 0;
+  longest_ = std::max(longest_, shape.layout.value_count);
+  children_.sums(longest_);
   sum_.reset(shape);
 }
 

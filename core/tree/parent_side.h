@@ -30,7 +30,7 @@ class RoundOwner {
   virtual bool is_current(RunId run, RoundId round) const = 0;
   // What was made for this round may come in: for the open one, or with windows for one shortly before it.
   virtual bool takes(RunId run, RoundId round) const = 0;
-  virtual std::uint32_t pass() const = 0;  // that is open, of a round with several
+  virtual round::MadeFrom made_from() const = 0;  // what fits the open pass of a round with several
   virtual const round::Gather& gather() const = 0;
   virtual AttemptId open_attempt() const = 0;   // 0: no round is in progress
   virtual bool is_here(SiteId site) const = 0;  // connected, however deep
@@ -69,7 +69,7 @@ class ParentSide final : public transfer::Receiver {
   Result<transfer::Terms> admit(const transfer::PartialHead& head) override;
   std::vector<SiteId> without(const transfer::PartialHead& head) override;
   void arrived(transfer::StagedArrival arrival) override;
-  void refused(RunId run, RoundId round, const round::Refusal& refusal) override;
+  void refused(RunId run, RoundId round, const round::MadeFrom& from, const round::Refusal& refusal) override;
   void accused(RunId run, RoundId round, NodeId by, const std::vector<round::Refusal>& conflicts) override;
   bool knows_authors() override;
   void declined(NodeId child, const round::Decline& decline);
@@ -84,7 +84,7 @@ class ParentSide final : public transfer::Receiver {
   // Anew, without what was staged.
   void begin_sum(RunId run, RoundId round, transfer::SumShape shape, std::uint32_t pass = 0);
   void go_over(RunId run, RoundId round, transfer::SumShape shape);  // anew: what is staged is for this window
-  void reset_sum(transfer::SumShape shape);                          // queued; what was staged stays
+  void reset_sum(RunId run, transfer::SumShape shape);               // queued; what was staged stays
   void end();                                                        // of what came for it nothing is wanted any more
 
   // ---- what goes down
@@ -118,6 +118,8 @@ class ParentSide final : public transfer::Receiver {
   round::Told told_;
   round::Stopwatch watch_;
   TimePoint begun_;  // the round
+  RunId sized_for_;
+  std::uint64_t longest_ = 0;  // pass of that run so far, in values
   telemetry::Measuring measuring_;
   round::SpanLog spans_;
 };

@@ -22,6 +22,7 @@ using transfer::test_values;
 
 const RunId kRun(1);
 const RoundId kRound(1);
+constexpr round::MadeFrom kSecond{1, {std::byte{7}}};
 
 class FakeChildren final : public Children {
  public:
@@ -45,7 +46,7 @@ class FakeOwner final : public RoundOwner {
   bool takes(RunId run, RoundId round) const override {
     return is_current(run, round) || (run == kRun && round == before);
   }
-  std::uint32_t pass() const override { return open_pass; }
+  round::MadeFrom made_from() const override { return open_pass; }
   const round::Gather& gather() const override { return gather_; }
   Status may_take(const transfer::UpdateHead& head) const override {
     return gather_.admit(head.site, head.lease, head.weight);
@@ -82,7 +83,7 @@ class FakeOwner final : public RoundOwner {
   RoundId before;  // the window before, whose updates may come in; 0: there are none
   std::vector<SiteId> wrong;
   AttemptId attempt{1};
-  std::uint32_t open_pass = 0;
+  round::MadeFrom open_pass;
   std::set<SiteId> here{SiteId(1), SiteId(2)};
   std::function<void()> on_taken;
 };
@@ -120,8 +121,15 @@ class ParentSideTest : public transfer::TransferTest {
 
 TEST_F(ParentSideTest, ItsChildrenAreToldHowLargeTheModelIsThatIsSummed) {
   EXPECT_EQ(children_.summed_values, transfer::kTestValues);
-  side_.reset_sum({{5 * transfer::kTestValues, transfer::kTestChunkValues}, 0, transfer::kTestScale});
+  const auto reset = [this](RunId run, std::uint64_t values) {
+    side_.reset_sum(run, {{values, transfer::kTestChunkValues}, 0, transfer::kTestScale});
+  };
+  reset(kRun, 5 * transfer::kTestValues);
   EXPECT_EQ(children_.summed_values, 5 * transfer::kTestValues);
+  reset(kRun, transfer::kTestValues);
+  EXPECT_EQ(children_.summed_values, 5 * transfer::kTestValues) << "of the longest pass";
+  reset(RunId(2), transfer::kTestValues);
+  EXPECT_EQ(children_.summed_values, transfer::kTestValues) << "another run's model";
 }
 
 TEST_F(ParentSideTest, TheOpenRoundIsMeasuredWhenItIsScraped) {
@@ -166,18 +174,42 @@ TEST_F(ParentSideTest, WhatComesForAnotherRoundIsStaleAndNotStaged) {
   EXPECT_EQ(last_receipt().code(), wire::status_code_to_proto(Error{Code::kStale, ""}));
   EXPECT_EQ(last_receipt().site(), 1U);
   EXPECT_EQ(budget_.bytes_used(), 0U) << "it was let go";
-  side_.refused(kRun, RoundId(2), {SiteId(1), {Code::kDataLoss, "NaN"}});
+  side_.refused(kRun, RoundId(2), {}, {SiteId(1), {Code::kDataLoss, "NaN"}});
   EXPECT_TRUE(owner_.refusals.empty());
 }
 
 TEST_F(ParentSideTest, WhatComesForAPassThatIsOverIsStaleAndNotStaged) {
   EXPECT_TRUE(side_.admit(test_head(1)).ok());
-  owner_.open_pass = 1;  // while it was on its way
+  owner_.open_pass = kSecond;  // while it was on its way
   side_.arrived(arrival(test_head(1), test_values(1)));
   EXPECT_TRUE(owner_.arrivals.empty());
   EXPECT_EQ(last_receipt().code(), wire::status_code_to_proto(Error{Code::kStale, ""}));
   EXPECT_EQ(last_receipt().pass(), 0U);
   EXPECT_EQ(budget_.bytes_used(), 0U) << "it was let go";
+}
+
+TEST_F(ParentSideTest, WhatComesForAnotherAttemptsMeanIsStaleAndNotStaged) {
+  owner_.open_pass = {kSecond.pass, {std::byte{9}}};
+  transfer::StagedArrival earlier = arrival(test_head(1), test_values(1));
+  earlier.from = kSecond;
+  side_.arrived(std::move(earlier));
+  EXPECT_TRUE(owner_.arrivals.empty());
+  side_.refused(kRun, kRound, kSecond, {SiteId(1), {Code::kDataLoss, "NaN"}});
+  EXPECT_TRUE(owner_.refusals.empty()) << "of an update that would not be in this sum";
+  side_.refused(kRun, kRound, owner_.open_pass, {SiteId(1), {Code::kDataLoss, "NaN"}});
+  EXPECT_EQ(owner_.refusals.size(), 1U);
+}
+
+// The gather is that of the open pass: what it says of sites is not about the pass before.
+TEST_F(ParentSideTest, WhatIsOfAnotherPassIsStaleWhateverTheGatherSays) {
+  owner_.open_pass = kSecond;
+  owner_.gather_ = round::Gather({{SiteId(3), Epoch(1), 100}});  // who missed the first pass takes no part
+  EXPECT_EQ(side_.admit(test_head(1)).error().code, Code::kStale);
+  EXPECT_EQ(side_.admit(partial(8, {1, 2})).error().code, Code::kStale);
+  EXPECT_TRUE(side_.without(partial(8, {1, 2})).empty()) << "its sender would let go of what it has";
+  transfer::UpdateHead fits = test_head(1);
+  fits.from = kSecond;
+  EXPECT_EQ(side_.admit(fits).error().code, Code::kFailedPrecondition) << "no participant";
 }
 
 TEST_F(ParentSideTest, AnUpdateIsStagedAddedToTheSumAndAnswered) {
@@ -199,12 +231,12 @@ TEST_F(ParentSideTest, AnUpdateIsStagedAddedToTheSumAndAnswered) {
 // Who merely took no part in the window before is wanted in this one; whose update can never be used has that to hear.
 TEST_F(ParentSideTest, OfTheWindowBeforeOnlyWhatDropsAnUpdateIsPassedOn) {
   owner_.before = RoundId(kRound.value() + 7);
-  side_.refused(kRun, owner_.before, {SiteId(1), {Code::kUnavailable, "not now"}});
+  side_.refused(kRun, owner_.before, {}, {SiteId(1), {Code::kUnavailable, "not now"}});
   EXPECT_TRUE(owner_.refusals.empty());
-  side_.refused(kRun, owner_.before, {SiteId(1), {Code::kDataLoss, "not finite"}});
+  side_.refused(kRun, owner_.before, {}, {SiteId(1), {Code::kDataLoss, "not finite"}});
   ASSERT_EQ(owner_.refusals.size(), 1U);
   EXPECT_EQ(owner_.refusals[0].own, owner_.before);
-  side_.refused(kRun, kRound, {SiteId(2), {Code::kUnavailable, "not now"}});
+  side_.refused(kRun, kRound, {}, {SiteId(2), {Code::kUnavailable, "not now"}});
   EXPECT_EQ(owner_.refusals.size(), 2U);
 }
 

@@ -60,7 +60,9 @@ class FakeOwner final : public HubOwner {
   Result<transfer::Terms> admit(const transfer::PartialHead&) override { return terms(); }
   std::vector<SiteId> without(const transfer::PartialHead&) override { return {}; }
   void arrived(transfer::StagedArrival arrival) override { arrivals.push_back(std::move(arrival)); }
-  void refused(RunId, RoundId, const round::Refusal& refusal) override { refusals.push_back(refusal); }
+  void refused(RunId, RoundId, const round::MadeFrom&, const round::Refusal& refusal) override {
+    refusals.push_back(refusal);
+  }
   void declined(NodeId, const round::Decline& decline) override { refusals.push_back(decline.refusal); }
   net::Awaitable<void> outcome_asked(NodeId, v1::OutcomeQuery) override {
     if (on_outcome_asked) on_outcome_asked();

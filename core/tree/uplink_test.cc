@@ -47,7 +47,7 @@ class Parent final : public HubOwner {
   Result<transfer::Terms> admit(const transfer::PartialHead&) override { return Error{Code::kStale, "no round"}; }
   std::vector<SiteId> without(const transfer::PartialHead&) override { return {}; }
   void arrived(transfer::StagedArrival) override {}
-  void refused(RunId, RoundId, const round::Refusal&) override {}
+  void refused(RunId, RoundId, const round::MadeFrom&, const round::Refusal&) override {}
   void declined(NodeId, const round::Decline&) override {}
   net::Awaitable<void> outcome_asked(NodeId, v1::OutcomeQuery) override { co_return; }
   std::shared_ptr<ModelSlot> model(const round::ModelRef&) override { return nullptr; }

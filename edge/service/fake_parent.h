@@ -163,7 +163,9 @@ class FakeParent final : public tree::HubOwner {
   }
   std::vector<SiteId> without(const transfer::PartialHead&) override { return {}; }
   void arrived(transfer::StagedArrival arrival) override { arrivals.put(std::move(arrival)); }
-  void refused(RunId, RoundId, const round::Refusal& refusal) override { refusals.put(refusal); }
+  void refused(RunId, RoundId, const round::MadeFrom&, const round::Refusal& refusal) override {
+    refusals.put(refusal);
+  }
   void declined(NodeId, const round::Decline& decline) override { declines.put(decline); }
   net::Awaitable<void> outcome_asked(NodeId, v1::OutcomeQuery query) override {
     queries.put(std::move(query));
