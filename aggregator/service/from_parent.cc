@@ -124,7 +124,10 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
   if (model_.slot() == model_.slot(opening.base)) model_.forget_ahead(opening.run);  // what was made of it is given up
   want_model(opening.base);
   if (opening.pass && (opening.pass->mean || opening.pass->state)) {
-    vectors_.want(tree::called(opening.pass->mean ? *opening.pass->mean : *opening.pass->state, opening.base));
+    vectors_.want(tree::called(opening.pass->mean ? *opening.pass->mean : *opening.pass->state, opening.base),
+                  {opening.epoch, opening.attempt, opening.pass->index});
+  } else {
+    vectors_.forget();
   }
   opened_at_ = now();
   Subject subject{opening.plan, opening.base, opening.value_count, opening.integer_count, opening.late, opening.pass};
@@ -188,6 +191,7 @@ void RegionService::give_up_round() {
   upload_.stop();
   carry_out(machine_.closed());
   side_.end();
+  vectors_.forget();
 }
 
 Status RegionService::receipt_came(const v1::Receipt& message) {

@@ -41,7 +41,6 @@ void RegionService::forget_history() {
   side_.begin();
   upload_.round_begins();
   model_.forget();
-  vectors_.forget();
   next_model_.reset();
 }
 

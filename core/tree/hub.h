@@ -142,6 +142,8 @@ class Hub final : public Children {
   struct Wanted;  // what a child asked for
   net::Awaitable<void> stream_model(std::shared_ptr<net::Session> session, std::shared_ptr<Stream> stream,
                                     std::shared_ptr<ModelSlot> slot, Wanted wanted, std::uint64_t generation);
+  net::Awaitable<Status> send_in_turn(std::shared_ptr<net::Session> session, std::shared_ptr<Stream> stream,
+                                      std::uint32_t part, std::uint64_t generation, net::OutFrame frame);
   net::Awaitable<Status> take_in(Child child);
   net::Awaitable<void> left_by(Child child);  // when this session of the child's has ended
   Status may_join(const Child& child) const;

@@ -78,6 +78,18 @@ net::Awaitable<Status> Hub::start_model(Child child, std::shared_ptr<Stream> str
   co_return Status{};
 }
 
+// A frame that waits for room is out before the next one of its part. kCancelled: another was asked for meanwhile.
+net::Awaitable<Status> Hub::send_in_turn(std::shared_ptr<net::Session> session, std::shared_ptr<Stream> stream,
+                                         std::uint32_t part, std::uint64_t generation, net::OutFrame frame) {
+  while (stream->is_sending[part]) co_await stream->sent.wait();
+  if (stream->generation[part] != generation) co_return Error{Code::kCancelled, "another was asked for"};
+  stream->is_sending[part] = true;
+  const Status sent = co_await session->send(std::move(frame));
+  stream->is_sending[part] = false;
+  stream->sent.notify_all();
+  co_return sent;
+}
+
 net::Awaitable<void> Hub::stream_model(std::shared_ptr<net::Session> session, std::shared_ptr<Stream> stream,
                                        std::shared_ptr<ModelSlot> slot, Wanted wanted, std::uint64_t generation) {
   const std::shared_ptr<void> until_sent(nullptr, [stream](void*) { --stream->models; });
@@ -119,7 +131,7 @@ net::Awaitable<void> Hub::stream_model(std::shared_ptr<net::Session> session, st
       begin.mutable_model_begin()->set_offset(offset);
       begin.mutable_model_begin()->set_part(wanted.part);
       if (form) *begin.mutable_model_begin()->mutable_form() = wire::to_proto(*form);
-      const Status sent = co_await session->send({std::move(begin), {}});
+      const Status sent = co_await send_in_turn(session, stream, wanted.part, generation, {std::move(begin), {}});
       if (!sent.ok()) co_return;
       runtime_.metrics.counter("models_sent_total", {{"form", form_word(form)}}).add();
       begun = true;
@@ -131,7 +143,8 @@ net::Awaitable<void> Hub::stream_model(std::shared_ptr<net::Session> session, st
       part.mutable_model_chunk()->set_version(wanted.model.version.value());
       part.mutable_model_chunk()->set_offset(offset);
       part.mutable_model_chunk()->set_part(wanted.part);
-      const Status sent = co_await session->send({std::move(part), source.part(offset, size)});
+      net::OutFrame frame{std::move(part), source.part(offset, size)};
+      const Status sent = co_await send_in_turn(session, stream, wanted.part, generation, std::move(frame));
       if (!sent.ok()) co_return;
       payload_bytes_out_.fetch_add(size, std::memory_order_relaxed);
       bytes_.model_bytes.add(static_cast<double>(size));

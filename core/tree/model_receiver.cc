@@ -73,7 +73,7 @@ std::optional<Digest> ModelReceiver::tree_of(const round::ModelRef& ref) const {
   return known_ && known_->ref == ref ? known_->tree : std::nullopt;
 }
 
-void ModelReceiver::want(const round::ModelRef& ref) {
+void ModelReceiver::want(const round::ModelRef& ref, Ask ask) {
   if (stopping_) return;
   if (fetch_ && !fetch_->is_wanted) {
     const std::optional<Digest> tree = tree_of(ref);
@@ -84,8 +84,9 @@ void ModelReceiver::want(const round::ModelRef& ref) {
     fetch_ = std::make_shared<Fetch>(ref, owner_.sink(ref, Owner::As::kWanted), runtime_.backoff);
     fetch_->tree = tree_of(ref);
   }
-  if (std::exchange(fetch_->promised, true)) return;           // on its way: asked again, it would be sent once more
-  if (!fetch_->flowing && !fetch_->held_up) request(*fetch_);  // the parent names it: it has it, or gets it
+  const bool is_anew = ask == Ask::kAnew;
+  if (std::exchange(fetch_->promised, true) && !is_anew) return;  // on its way: asked again, it would be sent once more
+  if ((is_anew || !fetch_->flowing) && !fetch_->held_up) request(*fetch_);  // who names it has it, or gets it
 }
 
 bool ModelReceiver::ahead(const round::ModelRef& unnamed) {

@@ -62,7 +62,10 @@ class ModelReceiver {
   ModelReceiver(Runtime& runtime, net::TaskGroup& tasks, Owner owner);
   ~ModelReceiver();
 
-  void want(const round::ModelRef& ref);  // the parent has named it; replaces another that is on its way
+  // The parent has named it; replaces another that is on its way. One that is on its way already is asked for again
+  // with kAnew alone, from where it stopped: the parent may have let it go since, and then sends no more of it.
+  enum class Ask { kOnce, kAnew };
+  void want(const round::ModelRef& ref, Ask ask = Ask::kOnce);
   // As the coordinator signed it: a model of this name is checked by its tree digest, side by side and as it comes, and
   // may be one that came ahead. Without this it is checked by its SHA-256 in the end.
   void known(const round::ModelRef& ref, const std::optional<Digest>& tree) { known_ = Known{ref, tree}; }

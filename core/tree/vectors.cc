@@ -59,16 +59,22 @@ Vectors::Vectors(Runtime& runtime, net::TaskGroup& tasks, std::function<void(v1:
                  .refused = {},
                  .part = 1}) {}
 
-void Vectors::want(const round::ModelRef& ref) {
-  if (slot_ && slot_->ref() == ref && slot_->complete()) return here_(ref, slot_->shared());
-  receiver_.want(ref);
+// A slot is complete before its digest is known.
+void Vectors::want(const round::ModelRef& ref, const OpenedBy& by) {
+  const bool is_new = by_ != by;
+  by_ = by;
+  if (is_checked_ && slot_->ref() == ref) return here_(ref, slot_->shared());
+  receiver_.want(ref, is_new ? ModelReceiver::Ask::kAnew : ModelReceiver::Ask::kOnce);
 }
 
 // Children that are being sent what came before, and was damaged, or is not wanted any more, ask again or for another.
 std::shared_ptr<ModelSink> Vectors::begin(const round::ModelRef& ref) {
   give_up();
   slot_ = std::make_shared<ModelSlot>(strand_, ref);
-  return std::make_shared<IntoSlot>(slot_, [this, slot = slot_] { here_(slot->ref(), slot->shared()); });
+  return std::make_shared<IntoSlot>(slot_, [this, slot = slot_] {
+    is_checked_ = slot == slot_;
+    here_(slot->ref(), slot->shared());
+  });
 }
 
 std::shared_ptr<ModelSlot> Vectors::slot(const round::ModelRef& ref) const {
@@ -78,11 +84,13 @@ std::shared_ptr<ModelSlot> Vectors::slot(const round::ModelRef& ref) const {
 void Vectors::give_up() {
   if (slot_) slot_->abandon();
   slot_.reset();
+  is_checked_ = false;
 }
 
 void Vectors::forget() {
   receiver_.forget();
   give_up();
+  by_.reset();
 }
 
 void Vectors::stop() {

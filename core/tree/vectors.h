@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "core/net/task_group.h"
 #include "core/round/pass.h"
@@ -17,6 +18,14 @@ round::ModelRef called(const round::VectorRef& vector, const round::ModelRef& ba
 // One that is here, for those who ask.
 std::shared_ptr<ModelSlot> slot_of_vector(const net::Executor& strand, const round::ModelRef& ref, SharedBytes bytes);
 
+// The opening that names a vector.
+struct OpenedBy {
+  Epoch epoch;
+  AttemptId attempt;
+  std::uint32_t pass = 0;
+  bool operator==(const OpenedBy&) const = default;
+};
+
 class Vectors {
  public:
   using Here = std::function<void(const round::ModelRef&, const SharedBytes&)>;
@@ -24,8 +33,10 @@ class Vectors {
   // `post`: to the parent. `here`: all of one that was wanted is here, and is what the coordinator signed.
   Vectors(Runtime& runtime, net::TaskGroup& tasks, std::function<void(v1::Envelope)> post, Here here);
 
-  // An opening names it. The one before is given up, unless it is this one: then it is told again if it is here.
-  void want(const round::ModelRef& ref);
+  // The vector before is given up, unless it is this one: then it is told again if it is here and checked. A vector
+  // that is on its way is asked for again by each new opening that names it: the parent gives up the state of the codec
+  // when the next pass opens, and ends what it was sending of it without a word.
+  void want(const round::ModelRef& ref, const OpenedBy& by);
   std::shared_ptr<ModelSlot> slot(const round::ModelRef& ref) const;  // null: that one is not wanted
   ModelReceiver& receiver() { return receiver_; }                     // what the parent sends of it
   void forget();                                                      // it may be of rounds that are lost
@@ -38,6 +49,8 @@ class Vectors {
   net::Executor strand_;
   Here here_;
   std::shared_ptr<ModelSlot> slot_;
+  bool is_checked_ = false;  // the slot's bytes are what its digest says
+  std::optional<OpenedBy> by_;
   ModelReceiver receiver_;
 };
 

@@ -3,14 +3,20 @@
 
 namespace fluvial::edge {
 
+namespace {
+
+tree::OpenedBy opened_by(const Offer& offer) { return {offer.epoch, offer.attempt, offer.pass_index()}; }
+
+}  // namespace
+
 void EdgeService::apply(const FetchState& effect) {
   is_state_wanted_ = true;
-  vectors_.want(tree::called(*effect.offer.pass->state, effect.offer.base));
+  vectors_.want(tree::called(*effect.offer.pass->state, effect.offer.base), opened_by(effect.offer));
 }
 
 void EdgeService::apply(const FetchMean& effect) {
   is_state_wanted_ = false;
-  vectors_.want(tree::called(*effect.offer.pass->mean, effect.offer.base));
+  vectors_.want(tree::called(*effect.offer.pass->mean, effect.offer.base), opened_by(effect.offer));
 }
 
 void EdgeService::on_vector(const round::ModelRef& ref, const SharedBytes& bytes) {
