@@ -109,16 +109,18 @@ TEST_F(UpdatePasses, TheSecondSendsTheProductWithTheBasisAndWhatIsNotCut) {
   EXPECT_NEAR(*made.info().left_norm, norm_of(left), 1e-6);
 }
 
-TEST_F(UpdatePasses, TheSameMeanGivesTheSameBytesAlsoAfterARestart) {
+TEST_F(UpdatePasses, WhatWasMadeOfAMeanIsThereAfterARestartAndNotMadeAgain) {
   const Training training = trained(1);
   const Digest digest = first(training).info().digest;
   const std::vector<float> mean = draw(50, kSide * kRank);
   const store::PendingUpdate once = second(training, mean);
   reopen();
   EXPECT_EQ(store_->pending(kRun).value()->info().digest, digest);
-  const store::PendingUpdate again = second(training, mean);  // without the model, or anything of the training
-  EXPECT_EQ(again.info().digest, once.info().digest);
-  EXPECT_GT(again.info().submission, once.info().submission);
+  EXPECT_EQ(encode_pass(second_of(training, mean), *store_, serial_).error().code, Code::kAlreadyExists);
+  const auto kept = store_->pending_pass(kRun);  // without the model, or anything of the training
+  ASSERT_TRUE(kept.ok() && kept->has_value());
+  EXPECT_EQ((*kept)->info().digest, once.info().digest);
+  EXPECT_EQ((*kept)->info().submission, once.info().submission);
   EXPECT_NE(second(training, draw(51, kSide * kRank), 2).info().digest, once.info().digest);
   PassJob other_attempts = second_of(training, mean, 3);
   other_attempts.attempt = AttemptId(4);
