@@ -56,5 +56,46 @@ TEST(Scale, NoRoomIsAnError) {
   EXPECT_FALSE(scale_for(plan_of(1), kernels::kWeightSumEnd).ok());
 }
 
+round::Plan ring_plan(std::string codec) {
+  round::Plan plan;
+  plan.codec = std::move(codec);
+  return plan;
+}
+
+// Whole numbers of steps at the scale, whatever the weights are: so partials are as narrow as code and weight.
+TEST(Scale, OfRingIsThatOfItsSteps) {
+  for (const std::uint64_t weight_sum : {std::uint64_t{1}, std::uint64_t{16}, std::uint64_t{4'000'000}}) {
+    EXPECT_EQ(scale_for(ring_plan("ring:max=0.05"), weight_sum).value(), 11);
+    EXPECT_EQ(scale_for(ring_plan("ring:bits=16,max=0.05"), weight_sum).value(), 19);
+    EXPECT_EQ(scale_for(ring_plan("ring:max=1000"), weight_sum).value(), 0) << "the probe is 1";
+  }
+  EXPECT_FALSE(ring_scale(ring_plan("int8")).has_value());
+  EXPECT_FALSE(ring_scale(ring_plan("fp32")).has_value());
+}
+
+// What is old counts in 512ths of its weight, and nothing of it is rounded either.
+TEST(Scale, OfRingHasRoomForTheFactorsOfOldUpdates) {
+  round::Plan plan = ring_plan("ring:max=0.05");
+  plan.late = "next";
+  EXPECT_EQ(scale_for(plan, 1'000).value(), 20);
+  plan = ring_plan("ring:max=1000");
+  round::set_mode("async", &plan);
+  EXPECT_EQ(scale_for(plan, 1'000).value(), 9);
+}
+
+TEST(Scale, WithoutRoomForRingsStepsSaysWhatToDo) {
+  const Result<int> none = scale_for(ring_plan("ring:bits=24,max=0.05"), 4'000'000'000);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().code, Code::kFailedPrecondition);
+  EXPECT_EQ(
+      none.error().message,
+      "no room for an exact sum in ring:bits=24,max=0.05's steps of 2^-27: lower value_abs_max or the sites' maximum "
+      "weights, or give the codec fewer bits or a larger max");
+  round::Plan plan = ring_plan("ring:bits=24,max=0.05");
+  plan.value_abs_max = 1;
+  EXPECT_EQ(scale_for(plan, 4'000'000'000).value(), 27);
+  EXPECT_FALSE(scale_for(plan, 0).ok());
+}
+
 }  // namespace
 }  // namespace fluvial::aggregate
