@@ -13,6 +13,7 @@
 #include "core/digest/submission_digest.h"
 #include "core/round/lateness.h"
 #include "kernels/reference/reference.h"
+#include "kernels/reference/ring.h"
 #include "kernels/stream_key.h"
 
 namespace fluvial::cli {
@@ -84,6 +85,16 @@ Status Audit::check_round(const json::value& round, std::span<const float> base,
   return {};
 }
 
+int Audit::scale_of(std::uint64_t weight_sum) const {
+  if (codec_->spec().kind == kernels::CodecKind::kRing) {
+    const int steps = kernels::reference::ring_fraction_bits(codec_->spec().bits, codec_->spec().max);
+    return std::max(steps, 0) + (plan_.late == "next" ? 9 : 0);  // an old update counts in 512ths
+  }
+  // The greatest term is that of a value at its bound, or of a probe, which is 1.
+  return kernels::reference::scale_bits(static_cast<int>(plan_.fraction_bits), std::max(plan_.value_abs_max, 1.0),
+                                        weight_sum);
+}
+
 Result<std::vector<float>> Audit::next_model(const json::value& round, std::span<const float> base,
                                              std::span<const float> trained) {
   if (trained.empty()) trained = base;
@@ -97,10 +108,7 @@ Result<std::vector<float>> Audit::next_model(const json::value& round, std::span
     return Error{Code::kDataLoss, fmt::format("round {}: {} is counted twice, or is no site of ours", number,
                                               text_member(entry, "name"))};
   }
-  // The greatest term is that of a value at its bound, or of a probe, which is 1.
-  const int scale =
-      kernels::reference::scale_bits(static_cast<int>(plan_.fraction_bits), std::max(plan_.value_abs_max, 1.0),
-                                     count_member(round, "participants") * weight_max_);
+  const int scale = scale_of(count_member(round, "participants") * weight_max_);
   const bool is_first = number == 1 || plan_.mode != "async";  // windows keep a scale as long as it has room
   scale_bits_ = is_first ? scale : std::min(scale, scale_bits_);
   sum_.assign(base.size(), 0);

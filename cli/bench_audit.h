@@ -94,6 +94,7 @@ class Audit {
   double parts(std::uint64_t staleness) const;
   double parts_of(const json::value& entry) const;  // by its site's rate as well
   Result<double> divided_by(const json::value& round, std::uint64_t total_weight);
+  int scale_of(std::uint64_t weight_sum) const;  // of the sum of participants with these maximum weights
   Result<Base> base_of_own(const SiteState& state, std::uint64_t own) const;
   Status add_decoded(std::span<const double> decoded, std::uint64_t weight, double of_512);
   // The server's step for one coordinate, from the formulas of kernels/vector.h and kernels/optimizer.h.

@@ -25,9 +25,9 @@ constexpr int kPaceOfDefaults = 8;  // a process is out for up to 32 s, and sile
 constexpr std::array kKinds = {FaultKind::kKill,     FaultKind::kStop, FaultKind::kStopAndKill,
                                FaultKind::kPowerCut, FaultKind::kDisk, FaultKind::kNetwork};
 // One of each family that keeps no state beside the residual.
-constexpr std::array kCodecs = {"fp32",       "bf16", "fp16",     "int8",           "int4",
-                                "qsgd",       "sign", "terngrad", "topk:ratio=0.1", "randk:ratio=0.2",
-                                "int8:zstd=1"};
+constexpr std::array kCodecs = {"fp32",        "bf16",         "fp16",     "int8",           "int4",
+                                "qsgd",        "sign",         "terngrad", "topk:ratio=0.1", "randk:ratio=0.2",
+                                "int8:zstd=1", "ring:max=0.05"};
 constexpr std::array kOptimizers = {"fedavg",  "fedavgm",  "fedadagrad",      "fedadam",
                                     "fedyogi", "nesterov", "delayed_nesterov"};
 constexpr std::array<std::uint64_t, 3> kChunkValues = {1'000, 4'096, 20'000};
