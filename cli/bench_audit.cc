@@ -86,8 +86,10 @@ Status Audit::check_round(const json::value& round, std::span<const float> base,
 }
 
 int Audit::scale_of(std::uint64_t weight_sum) const {
-  if (codec_->spec().kind == kernels::CodecKind::kRing) {
-    const int steps = kernels::reference::ring_fraction_bits(codec_->spec().bits, codec_->spec().max);
+  const kernels::CodecSpec& spec = codec_->spec();
+  const bool votes = spec.kind == kernels::CodecKind::kSign && spec.vote;
+  if (votes || spec.kind == kernels::CodecKind::kRing) {
+    const int steps = votes ? 0 : kernels::reference::ring_fraction_bits(spec.bits, spec.max);
     return std::max(steps, 0) + (plan_.late == "next" ? 9 : 0);  // an old update counts in 512ths
   }
   // The greatest term is that of a value at its bound, or of a probe, which is 1.
@@ -388,6 +390,7 @@ float Audit::step(std::uint64_t round, std::size_t i, float model, float mean, d
       if (o.kind == round::Optimizer::kFedYogi && v != square) v = v > square ? v - rest * square : v + rest * square;
       return model - static_cast<float>(lr) * (moment_[i] / (std::sqrt(v) + static_cast<float>(o.tau)));
     }
+    case round::Optimizer::kSignSgd: return to_model(mean == 0 ? 0.0 : std::copysign(1.0, static_cast<double>(mean)));
     default: return to_model(static_cast<double>(mean));
   }
 }

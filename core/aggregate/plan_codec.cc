@@ -52,10 +52,10 @@ Result<std::string> check_plan_codec(std::string_view text) {
 }
 
 Status check_codec_fits(const round::Plan& plan) {
-  const std::optional<int> scale = ring_scale(plan);
+  const std::optional<int> scale = whole_scale(plan);
   if (!scale) return {};
   FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(plan.codec));
-  const double most = kernels::ring_value_max(spec);
+  const double most = spec.kind == kernels::CodecKind::kRing ? kernels::ring_value_max(spec) : 1;  // of a vote
   if (most > plan.value_abs_max) {
     return Error{Code::kInvalidArgument,
                  format_text("value_abs_max = {}: expected at least {}, the greatest value that codec \"{}\" sends",

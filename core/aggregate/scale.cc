@@ -18,20 +18,22 @@ int least_scale(const round::Plan& plan) { return round::late_is_next(plan) ? ro
 
 }  // namespace
 
-std::optional<int> ring_scale(const round::Plan& plan) {
+std::optional<int> whole_scale(const round::Plan& plan) {
   const Result<kernels::CodecSpec> spec = kernels::parse_codec(plan.codec);
-  if (!spec.ok() || spec->kind != kernels::CodecKind::kRing) return std::nullopt;
-  return std::max(kernels::ring_fraction_bits(*spec), 0) + least_scale(plan);
+  if (!spec.ok()) return std::nullopt;
+  const bool votes = spec->kind == kernels::CodecKind::kSign && spec->vote;
+  if (!votes && spec->kind != kernels::CodecKind::kRing) return std::nullopt;
+  const int steps = votes ? 0 : std::max(kernels::ring_fraction_bits(*spec), 0);
+  return steps + least_scale(plan);
 }
 
 Result<int> scale_for(const round::Plan& plan, std::uint64_t weight_sum) {
-  if (const std::optional<int> ring = ring_scale(plan)) {
-    if (weight_sum >= 1 && has_room(plan.value_abs_max, *ring, weight_sum)) return *ring;
-    return Error{
-        Code::kFailedPrecondition,
-        format_text("no room for an exact sum in {}'s steps of 2^-{}: lower value_abs_max or the sites' maximum "
-                    "weights, or give the codec fewer bits or a larger max",
-                    plan.codec, *ring)};
+  if (const std::optional<int> whole = whole_scale(plan)) {
+    if (weight_sum >= 1 && has_room(plan.value_abs_max, *whole, weight_sum)) return *whole;
+    return Error{Code::kFailedPrecondition,
+                 format_text("no room for an exact sum in {}'s steps of 2^-{}: lower the sites' maximum weights or "
+                             "value_abs_max, or give ring fewer bits or a larger max",
+                             plan.codec, *whole)};
   }
   const Result<int> bits =
       kernels::scale_bits(static_cast<int>(plan.fraction_bits), term_max(plan.value_abs_max), weight_sum);

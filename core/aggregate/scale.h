@@ -10,11 +10,12 @@
 
 namespace fluvial::aggregate {
 
-// The scale of a plan with codec ring: there a sum holds whole numbers of the codec's steps, or of their 512ths where
-// old updates count with a factor. So nothing is rounded and partials are narrow. None: another codec.
-std::optional<int> ring_scale(const round::Plan& plan);
+// The scale of a plan whose codec sends whole numbers of steps that all sites share (ring; sign:mode=vote, of 1): there
+// a sum holds whole numbers of these, or of their 512ths where old updates count with a factor. So nothing is rounded
+// and partials are narrow. None: another codec.
+std::optional<int> whole_scale(const round::Plan& plan);
 
-// For participants whose maximum weights are `weight_sum` together; with ring it depends on the plan alone.
+// For participants whose maximum weights are `weight_sum` together; with such a codec it depends on the plan alone.
 // kFailedPrecondition when no scale leaves room.
 Result<int> scale_for(const round::Plan& plan, std::uint64_t weight_sum);
 

@@ -74,8 +74,16 @@ TEST(Scale, OfRingIsThatOfItsSteps) {
     EXPECT_EQ(scale_for(ring_plan("ring:bits=16,max=0.05"), weight_sum).value(), 19);
     EXPECT_EQ(scale_for(ring_plan("ring:max=1000"), weight_sum).value(), 0) << "the probe is 1";
   }
-  EXPECT_FALSE(ring_scale(ring_plan("int8")).has_value());
-  EXPECT_FALSE(ring_scale(ring_plan("fp32")).has_value());
+  EXPECT_FALSE(whole_scale(ring_plan("int8")).has_value());
+  EXPECT_FALSE(whole_scale(ring_plan("fp32")).has_value());
+}
+
+TEST(Scale, OfVotesIsOne) {
+  EXPECT_EQ(scale_for(ring_plan("sign:mode=vote"), 1'000).value(), 0);
+  EXPECT_FALSE(whole_scale(ring_plan("sign")).has_value()) << "each block of each site has a scale of its own";
+  round::Plan plan = ring_plan("sign:mode=vote");
+  plan.late = "next";
+  EXPECT_EQ(scale_for(plan, 1'000).value(), 9);
 }
 
 // What is old counts in 512ths of its weight, and nothing of it is rounded either.
@@ -139,10 +147,9 @@ TEST(Scale, WithoutRoomForRingsStepsSaysWhatToDo) {
   const Result<int> none = scale_for(ring_plan("ring:bits=24,max=0.05"), 4'000'000'000);
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().code, Code::kFailedPrecondition);
-  EXPECT_EQ(
-      none.error().message,
-      "no room for an exact sum in ring:bits=24,max=0.05's steps of 2^-27: lower value_abs_max or the sites' maximum "
-      "weights, or give the codec fewer bits or a larger max");
+  EXPECT_EQ(none.error().message,
+            "no room for an exact sum in ring:bits=24,max=0.05's steps of 2^-27: lower the sites' maximum weights or "
+            "value_abs_max, or give ring fewer bits or a larger max");
   round::Plan plan = ring_plan("ring:bits=24,max=0.05");
   plan.value_abs_max = 1;
   EXPECT_EQ(scale_for(plan, 4'000'000'000).value(), 27);
