@@ -15,8 +15,6 @@ namespace {
 Result<std::string> missing_for(const kernels::CodecSpec& spec) {
   FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
   if (codec->passes() > 1) return format_text("needs {} passes a round", codec->passes());
-  const kernels::VectorSchema any{.layout = {.value_count = 1, .chunk_values = 1}, .tensors = {}};
-  if (codec->state_bytes(any) > 0) return std::string("keeps state of its own between rounds");
   return std::string();
 }
 

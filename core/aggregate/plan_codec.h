@@ -10,7 +10,7 @@
 namespace fluvial::aggregate {
 
 // The canonical text of a codec. kInvalidArgument, with the codecs that may be named, when there is no such codec, or
-// when it needs several passes a round or state between rounds: neither rounds nor sites support these.
+// when it needs several passes a round.
 Result<std::string> check_plan_codec(std::string_view text);
 
 // What the codec asks of the plan's other keys. kInvalidArgument names the key and what was expected. The codec's text

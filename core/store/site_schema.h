@@ -62,7 +62,12 @@ inline constexpr const char* kSiteLate = R"sql(
 ALTER TABLE pending ADD COLUMN late_factor REAL NOT NULL DEFAULT 1;
 ALTER TABLE residuals ADD COLUMN factor REAL NOT NULL DEFAULT 1;
 )sql";
-inline constexpr const char* kSiteSteps[] = {kSiteSchema,   kSiteWorkers,    kSiteTrailer, kSiteFit, kLineageTables,
-                                             kSiteStanding, kSiteDigestKind, kSiteLeft,    kSiteLate};
+// What the codec keeps from round to round: behind the values of p and of a residual, in the same file.
+inline constexpr const char* kSiteCodecState = R"sql(
+ALTER TABLE pending ADD COLUMN state_bytes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE residuals ADD COLUMN state_bytes INTEGER NOT NULL DEFAULT 0;
+)sql";
+inline constexpr const char* kSiteSteps[] = {kSiteSchema,   kSiteWorkers,    kSiteTrailer, kSiteFit,  kLineageTables,
+                                             kSiteStanding, kSiteDigestKind, kSiteLeft,    kSiteLate, kSiteCodecState};
 
 }  // namespace fluvial::store

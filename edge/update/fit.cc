@@ -46,8 +46,8 @@ Fitting::Fitting(const round::Plan& plan, const kernels::CodecSpec& codec, float
       first_value_max_(std::min(max_abs, float_below(plan.value_abs_max))) {
   if (static_cast<double>(max_abs) > value_abs_max_) fit_.value_max = first_value_max_;
   const bool grows = decoded_max(codec, static_cast<double>(first_value_max_)) > value_abs_max_;
-  must_measure_ =
-      norm_max_ > 0 || (grows && codec.kind != kernels::CodecKind::kFp32 && codec.kind != kernels::CodecKind::kTopk);
+  must_measure_ = norm_max_ > 0 || (grows && codec.kind != kernels::CodecKind::kFp32 &&
+                                    codec.kind != kernels::CodecKind::kTopk && codec.kind != kernels::CodecKind::kDgc);
 }
 
 bool Fitting::too_long(const Measure& decoded) const {

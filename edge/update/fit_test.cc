@@ -22,8 +22,7 @@ std::vector<std::string> codecs() {
   std::vector<std::string> texts = kernels::test_values::codec_texts();
   std::erase_if(texts, [](const std::string& text) {
     const kernels::CodecSpec spec = kernels::parse_codec(text).value();
-    return spec.kind == kernels::CodecKind::kDgc || spec.kind == kernels::CodecKind::kPowerSgd ||
-           spec.kind == kernels::CodecKind::kRing || spec.vote;
+    return spec.kind == kernels::CodecKind::kPowerSgd || spec.kind == kernels::CodecKind::kRing || spec.vote;
   });
   return texts;
 }
@@ -91,6 +90,7 @@ TEST_F(FitTest, LateRoundsStrandNoSite) {
         left_norm = resolve(round, round::Outcome::kCounted).norm;
       }
       if (is_unbiased_randk(codec)) continue;  // it makes up for what it leaves out only in the mean
+      if (codec.starts_with("dgc")) continue;  // a momentum sends more than was trained
       const std::vector<float> left = residual();
       for (std::size_t i = 0; i < kValues; ++i) ASSERT_NEAR(balance[i], left[i], 1e-3) << codec << ", value " << i;
       if (codec.starts_with("fp32")) EXPECT_LT(left_norm, late_norm / 2) << "it goes out bit by bit";

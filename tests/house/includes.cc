@@ -75,7 +75,7 @@ const std::vector<Room> kRooms = {
     // What a site does to its update; where it is called from decides about threads.
     {"edge/update",
      {"core/base", "core/digest", "kernels", "core/round", "core/store", "edge/reduce", "edge/gpu"},
-     {"core/net", "edge/logic", "kernels/cuda"},
+     {"core/net", "edge/logic", "kernels/cuda", "kernels/reference"},
      true},
 
     // The console's page, inside the executable.
