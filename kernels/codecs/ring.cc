@@ -51,12 +51,24 @@ class RingCodec final : public RunCodec {
 
  protected:
   Result<std::size_t> encode(std::span<const float> chunk, std::uint64_t first_value, const StreamKey& key,
-                             std::byte* out) const override {
-    return encode_pieces(chunk, first_value, key, out, {});
-  }
-  Result<std::size_t> encode_residual(std::span<const float> chunk, std::uint64_t first_value, const StreamKey& key,
-                                      MutableByteSpan out, std::span<float> residual) const override {
-    return encode_pieces(chunk, first_value, key, out.data(), residual);
+                             std::byte* out, std::span<float> residual) const override {
+    const ops::RandomStream stream = ops::random_stream(key.run, key.round, key.site);
+    store_le<std::uint64_t>(out, 0);
+    out[0] = kVersion;
+    out[1] = static_cast<std::byte>(spec().bits);
+    store_le<std::uint16_t>(out + 2, static_cast<std::uint16_t>(ring_fraction_bits(spec())));
+    for (std::size_t first = 0; first < chunk.size(); first += kPieceValues) {
+      const std::span<const float> piece = chunk.subspan(first, std::min(kPieceValues, chunk.size() - first));
+      if (loops().max_bits(piece.data(), piece.size()) >= ops::kInfinityBits) [[unlikely]] {
+        return Error{Code::kInvalidArgument, "ring cannot encode: " + not_finite(piece, first_value + first).message};
+      }
+      std::byte* const codes = out + kHeaderBytes + code_bytes(first);
+      encode_piece(piece, first_value + first, stream, codes);
+      if (!residual.empty()) {
+        value_loops().difference(codes, piece.size(), step_, piece.data(), residual.data() + first);
+      }
+    }
+    return encoded_bytes_max(chunk.size());
   }
 
   Status check_format(ByteSpan bytes, std::size_t value_count) const override {
@@ -99,27 +111,6 @@ class RingCodec final : public RunCodec {
                              first + length - 1, limit));
     }
     return {};
-  }
-
-  Result<std::size_t> encode_pieces(std::span<const float> chunk, std::uint64_t first_value, const StreamKey& key,
-                                    std::byte* out, std::span<float> residual) const {
-    const ops::RandomStream stream = ops::random_stream(key.run, key.round, key.site);
-    store_le<std::uint64_t>(out, 0);
-    out[0] = kVersion;
-    out[1] = static_cast<std::byte>(spec().bits);
-    store_le<std::uint16_t>(out + 2, static_cast<std::uint16_t>(ring_fraction_bits(spec())));
-    for (std::size_t first = 0; first < chunk.size(); first += kPieceValues) {
-      const std::span<const float> piece = chunk.subspan(first, std::min(kPieceValues, chunk.size() - first));
-      if (loops().max_bits(piece.data(), piece.size()) >= ops::kInfinityBits) [[unlikely]] {
-        return Error{Code::kInvalidArgument, "ring cannot encode: " + not_finite(piece, first_value + first).message};
-      }
-      std::byte* const codes = out + kHeaderBytes + code_bytes(first);
-      encode_piece(piece, first_value + first, stream, codes);
-      if (!residual.empty()) {
-        value_loops().difference(codes, piece.size(), step_, piece.data(), residual.data() + first);
-      }
-    }
-    return encoded_bytes_max(chunk.size());
   }
 
   void encode_piece(std::span<const float> piece, std::uint64_t first_coordinate, const ops::RandomStream& stream,
