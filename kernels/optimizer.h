@@ -42,7 +42,9 @@ void apply_adaptive(AdaptiveRule rule, const AdaptiveOptions& options, std::span
                     cpu::Target target = cpu::best_target());
 
 // Signs alone (Bernstein et al., "signSGD with Majority Vote", ICLR 2019): model = fp32(model - lr * sign(D)) in fp64,
-// sign(0) = 0. Of weighted votes D's sign is that of their sum: their majority.
+// sign(0) = 0. Of weighted votes (codec sign:mode=vote, summed at scale_bits 0) D's sign is that of their sum: their
+// majority, whatever the tree; a majority of majorities would be something else. A vote does not say how large a value
+// is, and error feedback gives it no bound.
 void apply_signsgd(double lr, std::span<const float> mean, std::span<float> model,
                    cpu::Target target = cpu::best_target());
 
