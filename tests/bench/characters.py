@@ -35,21 +35,6 @@ CODECS = [
 ]
 
 
-def train(socket, index, seed):
-    torch.set_num_threads(1)
-    model, source = characters.Characters(), characters.text(index)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    for round in fluvial.connect(socket).rounds("characters"):
-        round.load_into(model)
-        generator = torch.Generator().manual_seed(1000 * seed + round.number)
-        for _ in range(round.local_steps):
-            loss = characters.loss_of(model, source, generator)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        round.submit(model, samples=len(source), metrics={"loss": loss.item()})
-
-
 def loss_of(arrays):
     model = characters.Characters()
     fluvial.load_arrays(model, arrays)
@@ -66,7 +51,7 @@ def loss_of(arrays):
 def one(what, seed, rounds, steps):
     codec, _, optimizer = what.partition("@")
     with fluvial.testing.LocalFederation(sites=2) as federation:
-        workers = [multiprocessing.Process(target=train, args=(federation.worker_socket(i), i, seed)) for i in range(2)]
+        workers = [multiprocessing.Process(target=characters.train, args=(federation.worker_socket(i), i, seed)) for i in range(2)]
         for worker in workers:
             worker.start()
         federation.start_run(
