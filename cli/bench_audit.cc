@@ -153,8 +153,8 @@ void Audit::make_update(const AuditSite& site, std::uint64_t round, std::span<co
     const float local = base[i] - p[i];
     p[i] = base[i] - local;
   }
-  const kernels::CodecSpec& spec = codec_->spec();
-  if (!carried.moment.empty()) kernels::reference::dgc_moment(spec.momentum, spec.clip, carried.moment, p);
+  const auto dgc = kernels::reference::dgc_options(plan_.codec);
+  if (dgc) kernels::reference::dgc_moment(*dgc, carried.moment, p);
   for (std::size_t i = 0; i < p.size(); ++i) p[i] = (p[i] + carried.residual[i]) + 0.0F;
 }
 

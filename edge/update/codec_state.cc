@@ -86,7 +86,7 @@ Result<Update> fold_in(const UpdateJob& job, const kernels::Codec& codec, Update
   if (damaged || unusable) lost += schema.layout.value_count;
   if (job.residual_lost != nullptr) *job.residual_lost += lost;
   update.max_abs = report->max_abs;
-  update.own = std::move(own.p);
+  if (job.plan.update_norm_max > 0) update.own = std::move(own.p);
   update.state = std::move(*state);
   return update;
 }

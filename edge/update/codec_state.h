@@ -19,7 +19,8 @@ Result<Buffer> state_before(const kernels::Codec& codec, kernels::ChunkLayout la
 
 // p as the codec makes it of the training's own update and the residual, with the state as it then is. A chunk of the
 // residual that is damaged, and a state that is, or that would make p unusable, is taken for zero and counted as
-// job.residual_lost. `own` stays in the result. Needs memory for two more vectors of the model's length, and the state.
+// job.residual_lost. `own` stays in the result where the plan bounds its norm. Needs memory for two more vectors of the
+// model's length, and the state.
 Result<Update> fold_in(const UpdateJob& job, const kernels::Codec& codec, Update own, const store::Residual& residual,
                        Parallel& parallel);
 

@@ -23,10 +23,10 @@ struct Expected {
   std::vector<float> residual = std::vector<float>(kValues);
 
   // p of the training of `round`; the moment moves on.
-  std::vector<float> train(std::uint64_t round, double clip = 0) {
+  std::vector<float> train(std::uint64_t round) {
     std::vector<float> p(kValues);
     kernels::pseudo_gradient(draw(round), draw(round + 100), {}, p);
-    kernels::reference::dgc_moment(kMomentum, clip, moment, p);
+    kernels::reference::dgc_moment({kMomentum, 0}, moment, p);
     for (std::size_t i = 0; i < kValues; ++i) p[i] = residual[i] + p[i];
     return p;
   }

@@ -18,7 +18,7 @@ struct Update {
   std::vector<std::int64_t> integers;
   float max_abs = 0;  // of p
   // Of a codec with a state (codec_state.h), else empty:
-  Buffer own;    // the training's own update
+  Buffer own;    // the training's own update; empty if nobody asks for its norm
   Buffer state;  // as it is once p is made
 
   std::span<float> values() { return floats(p); }

@@ -38,7 +38,8 @@ std::optional<DgcOptions> dgc_options(std::string_view codec) {
   return DgcOptions{.momentum = number("momentum=", 0.9), .clip = number("clip=", 0)};
 }
 
-void dgc_moment(double momentum, double clip, std::span<float> moment, std::span<float> gradient) {
+void dgc_moment(const DgcOptions& options, std::span<float> moment, std::span<float> gradient) {
+  const auto [momentum, clip] = options;
   double squares = 0;
   for (const float value : gradient) squares += static_cast<double>(value) * static_cast<double>(value);
   const auto factor = static_cast<float>(clip > 0 && std::sqrt(squares) > clip ? clip / std::sqrt(squares) : 1.0);

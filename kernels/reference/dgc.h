@@ -27,7 +27,7 @@ struct DgcOptions {
 std::optional<DgcOptions> dgc_options(std::string_view codec);
 
 // As sites do it, in fp32 and every operation rounded once: the gradient becomes the moment, which is kept.
-void dgc_moment(double momentum, double clip, std::span<float> moment, std::span<float> gradient);
+void dgc_moment(const DgcOptions& options, std::span<float> moment, std::span<float> gradient);
 
 // The part that is sent in a round, 1 being the first.
 double dgc_ratio(double ratio, std::uint32_t warmup_rounds, std::uint64_t round);

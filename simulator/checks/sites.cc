@@ -275,7 +275,7 @@ SiteChecks::Pending SiteChecks::made(const Book& book) {
   if (const auto dgc = kernels::reference::dgc_options(book.trained->codec)) {
     made.moment = book.residual.moment;
     made.moment.resize(update.size());
-    kernels::reference::dgc_moment(dgc->momentum, dgc->clip, made.moment, update);
+    kernels::reference::dgc_moment(*dgc, made.moment, update);
   }
   made.p = sum(update, book.residual.values);
   return made;
