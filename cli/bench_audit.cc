@@ -12,7 +12,9 @@
 #include "core/digest/sha256.h"
 #include "core/digest/submission_digest.h"
 #include "core/round/lateness.h"
+#include "kernels/reference/dgc.h"
 #include "kernels/reference/reference.h"
+#include "kernels/reference/ring.h"
 #include "kernels/stream_key.h"
 
 namespace fluvial::cli {
@@ -56,7 +58,7 @@ const json::value* entry_of(const json::array& entries, std::uint32_t node) {
 Audit::Audit(round::Plan plan, std::uint64_t seed, std::uint64_t run, std::vector<AuditSite> sites,
              std::uint64_t weight_max, std::size_t integer_count)
     : seed_(seed), run_(run), weight_max_(weight_max), integer_count_(integer_count) {
-  for (const AuditSite& site : sites) sites_.push_back({.site = site, .residual = {}, .missed = {}});
+  for (const AuditSite& site : sites) sites_.push_back({.site = site, .carried = {}, .missed = {}});
   continue_as(std::move(plan), run);
 }
 
@@ -67,6 +69,9 @@ void Audit::continue_as(round::Plan plan, std::uint64_t run) {
   const auto spec = kernels::parse_codec(plan_.codec);
   FLUVIAL_CHECK(spec.ok(), "the coordinator has accepted the plan's codec");
   codec_ = std::move(kernels::make_codec(*spec)).value();
+  for (SiteState& state : sites_) {  // a moment goes on in a run with the same codec
+    if (spec->kind != kernels::CodecKind::kDgc) state.carried.moment.clear();
+  }
   moment_.clear();
   variance_.clear();
   rates_ = {};
@@ -84,6 +89,18 @@ Status Audit::check_round(const json::value& round, std::span<const float> base,
   return {};
 }
 
+int Audit::scale_of(std::uint64_t weight_sum) const {
+  const kernels::CodecSpec& spec = codec_->spec();
+  const bool votes = spec.kind == kernels::CodecKind::kSign && spec.vote;
+  if (votes || spec.kind == kernels::CodecKind::kRing) {
+    const int steps = votes ? 0 : kernels::reference::ring_fraction_bits(spec.bits, spec.max);
+    return std::max(steps, 0) + (plan_.late == "next" ? 9 : 0);  // an old update counts in 512ths
+  }
+  // The greatest term is that of a value at its bound, or of a probe, which is 1.
+  return kernels::reference::scale_bits(static_cast<int>(plan_.fraction_bits), std::max(plan_.value_abs_max, 1.0),
+                                        weight_sum);
+}
+
 Result<std::vector<float>> Audit::next_model(const json::value& round, std::span<const float> base,
                                              std::span<const float> trained) {
   if (trained.empty()) trained = base;
@@ -97,17 +114,15 @@ Result<std::vector<float>> Audit::next_model(const json::value& round, std::span
     return Error{Code::kDataLoss, fmt::format("round {}: {} is counted twice, or is no site of ours", number,
                                               text_member(entry, "name"))};
   }
-  // The greatest term is that of a value at its bound, or of a probe, which is 1.
-  const int scale =
-      kernels::reference::scale_bits(static_cast<int>(plan_.fraction_bits), std::max(plan_.value_abs_max, 1.0),
-                                     count_member(round, "participants") * weight_max_);
+  const int scale = scale_of(count_member(round, "participants") * weight_max_);
   const bool is_first = number == 1 || plan_.mode != "async";  // windows keep a scale as long as it has room
   scale_bits_ = is_first ? scale : std::min(scale, scale_bits_);
   sum_.assign(base.size(), 0);
   std::uint64_t total_weight = 0;
   Base kept;
   for (SiteState& state : sites_) {
-    state.residual.resize(base.size());
+    state.carried.residual.resize(base.size());
+    if (codec_->spec().kind == kernels::CodecKind::kDgc) state.carried.moment.resize(base.size());
     if (const json::value* entry = entry_of(contributors, state.site.node)) {
       if (plan_.mode == "async") {  // what it makes of this model it may bring later
         if (!kept) kept = std::make_shared<const std::vector<float>>(trained.begin(), trained.end());
@@ -130,32 +145,35 @@ void Audit::undone(std::uint64_t site_index, std::uint64_t round, std::span<cons
   state->missed.push_back({round, std::make_shared<const std::vector<float>>(base.begin(), base.end())});
 }
 
-void Audit::make_update(const AuditSite& site, std::uint64_t round, std::span<const float> base,
-                        std::span<const float> residual, std::vector<float>& p) const {
+void Audit::make_update(const AuditSite& site, std::uint64_t round, std::span<const float> base, Carried& carried,
+                        std::vector<float>& p) const {
   p.resize(base.size());
   fill_update({.seed = seed_, .round = round, .site_index = site.index}, p);
   for (std::size_t i = 0; i < p.size(); ++i) {
     const float local = base[i] - p[i];
-    p[i] = ((base[i] - local) + residual[i]) + 0.0F;
+    p[i] = base[i] - local;
   }
+  const auto dgc = kernels::reference::dgc_options(plan_.codec);
+  if (dgc) kernels::reference::dgc_moment(*dgc, carried.moment, p);
+  for (std::size_t i = 0; i < p.size(); ++i) p[i] = (p[i] + carried.residual[i]) + 0.0F;
 }
 
-// The residual when of the uncertain missed rounds those were folded whose bit in `history` is 0.
-std::vector<float> Audit::residual_of(const SiteState& state, std::uint64_t history) const {
-  std::vector<float> residual = state.residual;
+// What the site holds when of the uncertain missed rounds those were folded whose bit in `history` is 0.
+Audit::Carried Audit::carried_by(const SiteState& state, std::uint64_t history) const {
+  Carried carried = state.carried;
   std::vector<float> p;
   const float left = plan_.late == "next" ? static_cast<float>(parts(plan_.staleness_max + 1)) / 512 : 1.0F;
   for (const Missed& missed : state.missed) {
     const bool lost = !missed.certain && (history & 1) != 0;
     if (!missed.certain) history >>= 1;
     if (lost) continue;
-    make_update(state.site, missed.round, *missed.base, residual, p);
+    make_update(state.site, missed.round, *missed.base, carried, p);
     if (left != 1) {
       for (float& value : p) value *= left;
     }
-    residual.swap(p);
+    carried.residual.swap(p);
   }
-  return residual;
+  return carried;
 }
 
 std::vector<Audit::Missed> Audit::really_missed(const SiteState& state, std::uint64_t next) const {
@@ -193,7 +211,7 @@ Status Audit::check_residual(std::uint64_t site_index, std::span<const float> he
                  fmt::format("site {} trained for {} rounds without being counted", site_index, state.missed.size())};
   }
   for (const std::uint64_t history : histories(uncertain(state))) {
-    if (same_bits(residual_of(state, history), held)) return {};
+    if (same_bits(carried_by(state, history).residual, held)) return {};
   }
   return Error{Code::kDataLoss, fmt::format("site {} holds another residual than what it trained and what of that was "
                                             "counted leave",
@@ -271,16 +289,20 @@ Status Audit::count(SiteState& state, const json::value& entry, std::uint64_t ro
   }
   const std::string journalled = text_member(entry, "digest");
   for (const std::uint64_t history : histories(uncertain(state))) {
-    const std::vector<float> residual = residual_of(state, history);
+    Carried carried = carried_by(state, history);
     std::vector<float> p;
-    make_update(state.site, round, base, residual, p);
+    make_update(state.site, round, base, carried, p);
     FLUVIAL_ASSIGN(Encoded encoded, encode(state.site, kernels::stream_key(plan_.seed, round, state.site.name), p));
     if (!encoded.is(journalled)) {  // a site of an earlier version draws by numbers
       FLUVIAL_ASSIGN(encoded, encode(state.site, {.run = run_, .round = round, .site = state.site.node}, p));
     }
     if (!encoded.is(journalled)) continue;
     FLUVIAL_TRY(add_decoded(encoded.decoded, bench_weight(state.site.index), parts_of(entry)));
-    for (std::size_t i = 0; i < p.size(); ++i) state.residual[i] = p[i] - static_cast<float>(encoded.decoded[i]);
+    for (std::size_t i = 0; i < p.size(); ++i) carried.residual[i] = p[i] - static_cast<float>(encoded.decoded[i]);
+    for (std::size_t i = 0; i < carried.moment.size(); ++i) {
+      if (encoded.decoded[i] != 0) carried.moment[i] = 0;  // it was sent
+    }
+    state.carried = std::move(carried);
     state.missed = later;
     return {};
   }
@@ -380,6 +402,7 @@ float Audit::step(std::uint64_t round, std::size_t i, float model, float mean, d
       if (o.kind == round::Optimizer::kFedYogi && v != square) v = v > square ? v - rest * square : v + rest * square;
       return model - static_cast<float>(lr) * (moment_[i] / (std::sqrt(v) + static_cast<float>(o.tau)));
     }
+    case round::Optimizer::kSignSgd: return to_model(mean == 0 ? 0.0 : std::copysign(1.0, static_cast<double>(mean)));
     default: return to_model(static_cast<double>(mean));
   }
 }

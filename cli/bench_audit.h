@@ -30,8 +30,8 @@ struct AuditSite {
   std::string name = {};
 };
 
-// Rounds are given in order. Memory: about 4 bytes a parameter and site, 40 a parameter, and 4 a parameter for each
-// round that a site has missed since it was last counted.
+// Rounds are given in order. Memory: about 4 bytes a parameter and site (8 with dgc), 40 a parameter, and 4 a parameter
+// for each round that a site has missed since it was last counted.
 class Audit {
  public:
   // Every site has the same registered maximum weight. `integer_count`: of the model, bench_integer() each.
@@ -70,10 +70,14 @@ class Audit {
     Base base;
     bool certain = false;  // an update was made
   };
+  struct Carried {
+    std::vector<float> residual;
+    std::vector<float> moment;  // of dgc, else empty
+  };
   struct SiteState {
     AuditSite site;
-    std::vector<float> residual;  // as it was after the last round that counted it
-    std::vector<Missed> missed;   // since
+    Carried carried;             // as it was after the last round that counted it
+    std::vector<Missed> missed;  // since
   };
   struct Encoded {
     bool is(std::string_view journalled) const;  // what has this digest; empty: nobody knows
@@ -82,18 +86,20 @@ class Audit {
     std::string tree;
     std::vector<double> decoded;
   };
-  // p = (base - local) + residual, where local is what the worker made of base.
-  void make_update(const AuditSite& site, std::uint64_t round, std::span<const float> base,
-                   std::span<const float> residual, std::vector<float>& p) const;
+  // p = (base - local) + residual, where local is what the worker made of base. dgc: the moment moves on, and is added
+  // in the place of base - local.
+  void make_update(const AuditSite& site, std::uint64_t round, std::span<const float> base, Carried& carried,
+                   std::vector<float>& p) const;
   Result<Encoded> encode(const AuditSite& site, const kernels::StreamKey& key, std::span<const float> p) const;
   Status count(SiteState& state, const json::value& entry, std::uint64_t round, std::span<const float> base);
-  std::vector<float> residual_of(const SiteState& state, std::uint64_t history) const;
+  Carried carried_by(const SiteState& state, std::uint64_t history) const;
   std::vector<Missed> really_missed(const SiteState& state, std::uint64_t next) const;  // but those without an update
   std::vector<Missed> missed_after(const SiteState& state, std::uint64_t round) const;
   static std::size_t uncertain(const SiteState& state);
   double parts(std::uint64_t staleness) const;
   double parts_of(const json::value& entry) const;  // by its site's rate as well
   Result<double> divided_by(const json::value& round, std::uint64_t total_weight);
+  int scale_of(std::uint64_t weight_sum) const;  // of the sum of participants with these maximum weights
   Result<Base> base_of_own(const SiteState& state, std::uint64_t own) const;
   Status add_decoded(std::span<const double> decoded, std::uint64_t weight, double of_512);
   // The server's step for one coordinate, from the formulas of kernels/vector.h and kernels/optimizer.h.

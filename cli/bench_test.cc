@@ -29,6 +29,10 @@ class Federation {
         codec_(kernels::make_codec(kernels::parse_codec(plan.codec).value()).value()) {
     scale_ = aggregate::scale_for(plan, sites_.size() * kBenchWeightMax).value();
     residuals_.assign(sites_.size(), std::vector<float>(kParams));
+    for (std::size_t s = 0; s < sites_.size(); ++s) {
+      states_.emplace_back(codec_->state_bytes({{kParams, plan.chunk_values}, {}}));
+      std::ranges::fill(states_.back().span(), std::byte{0});
+    }
     state_ = aggregate::initial_state(plan.optimizer, kParams);
   }
 
@@ -43,15 +47,17 @@ class Federation {
     for (std::size_t s = 0; s < sites_.size(); ++s) {
       std::vector<float> local(kParams);
       apply_update({kSeed, number, sites_[s].index}, base, local);
-      kernels::pseudo_gradient(base, local, residuals_[s], local);
+      kernels::pseudo_gradient(base, local, {}, local);
+      if (s == late && !made) continue;
+      EXPECT_TRUE(codec_->fold(schema, local, residuals_[s], states_[s].span(), local).ok());
       if (s == late) {
-        if (made) residuals_[s] = local;
+        residuals_[s] = local;
         continue;
       }
       Buffer workspace(codec_->workspace_bytes(schema));
       const auto plan = codec_
-                            ->prepare(schema, local, kernels::stream_key(plan_.seed, number, sites_[s].name), {}, {},
-                                      workspace.span())
+                            ->prepare(schema, local, kernels::stream_key(plan_.seed, number, sites_[s].name), {},
+                                      states_[s].span(), workspace.span())
                             .value();
       const auto weight = bench_weight(sites_[s].index);
       SubmissionDigest digest(s % 2 == 0 ? DigestKind::kStream : DigestKind::kTree, schema.layout.chunk_count());
@@ -64,6 +70,7 @@ class Federation {
         EXPECT_TRUE(sum.add_chunk(*codec_, chunk, bytes.span(), static_cast<std::uint32_t>(weight)).ok());
         EXPECT_TRUE(
             codec_->residual_chunk(values, bytes.span(), schema.layout.of(std::span(residuals_[s]), chunk)).ok());
+        EXPECT_TRUE(codec_->settle_chunk(schema, chunk, bytes.span(), states_[s].span()).ok());
       }
       weights += weight;
       contributors.push_back(json::object{
@@ -94,6 +101,7 @@ class Federation {
   int scale_ = 0;
   std::vector<float> state_;  // the optimizer's
   std::vector<std::vector<float>> residuals_;
+  std::vector<Buffer> states_;  // the codec's
 };
 
 class AuditTest : public ::testing::TestWithParam<const char*> {
@@ -223,7 +231,7 @@ TEST_P(AuditTest, AForgottenContributionIsFound) {
 
 TEST_P(AuditTest, AgreesWithTheServersStepOfEachOptimizerWithoutLayers) {
   for (const char* optimizer : {"fedavg:lr=0.3", "fedavgm", "nesterov:warmup=3", "delayed_nesterov:every=3,c=0.2",
-                                "delayed_nesterov", "fedadagrad", "fedadam", "fedyogi:tau=0.01"}) {
+                                "delayed_nesterov", "fedadagrad", "fedadam", "fedyogi:tau=0.01", "signsgd:lr=0.001"}) {
     SCOPED_TRACE(optimizer);
     plan_.optimizer = round::parse_server_optimizer(optimizer).value();
     Federation federation(plan_, sites_);
@@ -239,7 +247,9 @@ TEST_P(AuditTest, AgreesWithTheServersStepOfEachOptimizerWithoutLayers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Codecs, AuditTest, ::testing::Values("fp32", "bf16", "int8", "topk:ratio=0.05"));
+INSTANTIATE_TEST_SUITE_P(Codecs, AuditTest,
+                         ::testing::Values("fp32", "bf16", "int8", "topk:ratio=0.05", "dgc:ratio=0.05,clip=10",
+                                           "ring:max=0.05", "sign:mode=vote"));
 
 TEST(BenchUpdate, IsAFunctionOfItsArguments) {
   std::vector<float> first(kParams), second(kParams), other(kParams);

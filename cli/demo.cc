@@ -18,6 +18,7 @@
 #include "core/aggregate/down.h"
 #include "core/aggregate/down_forms.h"
 #include "core/aggregate/plan_codec.h"
+#include "core/aggregate/plan_notes.h"
 #include "core/store/file_system.h"
 
 namespace fluvial::cli {
@@ -69,6 +70,7 @@ class Demo {
   Result<DemoOutcome> run() {
     FLUVIAL_TRY(start());
     say("up and down: what arrives at the coordinator and leaves it");
+    for (const std::string& note : aggregate::plan_notes(plan_of(options_))) say("note: " + note);
     const auto began = std::chrono::steady_clock::now();
     FLUVIAL_TRY(start_run());
     RoundView view(io_, options_.rounds, RoundView::Evaluation::kAwaited);

@@ -12,6 +12,7 @@ Status check_plan_forms(const round::Plan& plan) {
   if (!codec.ok()) {
     return Error{Code::kInvalidArgument, fmt::format("codec = '{}': {}", plan.codec, codec.error().message)};
   }
+  FLUVIAL_TRY(aggregate::check_codec_fits(plan));
   const Result<aggregate::Down> down = aggregate::parse_down(plan.down);
   if (down.ok()) return {};
   return Error{Code::kInvalidArgument, fmt::format("down = {}", down.error().message)};

@@ -104,6 +104,9 @@ int start(const Io& io, const StartOptions& options) {
   const auto started = client.post("/v1/runs", *request);
   if (!started.ok()) return fail(io, "run start", not_seen(*request, started.error()));
   const std::uint64_t run = count_member(*started, "run");
+  for (const json::value& note : array_member(*started, "notes")) {
+    if (note.is_string()) io.note(fmt::format("note: {}\n", std::string_view(note.as_string())));
+  }
   io.print(options.json ? pretty(*started) : fmt::format("run {} started\n", run));
   if (!options.watch) return kDone;
   return watch_run(io, "run start", client, {run, 1, options.json}, options.watching);

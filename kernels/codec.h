@@ -26,6 +26,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/bytes.h"
 #include "core/base/result.h"
@@ -47,24 +48,27 @@ enum class CodecKind : std::uint8_t {
   kRandk,
   kDgc,
   kPowerSgd,
+  kRing,
 };
 
 // What a plan asks for. Only the fields of its kind mean anything; the others keep their defaults.
 struct CodecSpec {
   CodecKind kind = CodecKind::kFp32;
   std::uint32_t block_values = 256;  // int8, int4 (even), sign, qsgd, terngrad: values that share a scale, 128 to 2048
-  bool stochastic = true;            // int8, int4: stochastic rounding (unbiased); otherwise nearest, half to even
-  double ratio = 0.01;               // topk, randk, dgc: the part of the values that is sent, in (0, 1]
-  bool sampled = false;              // topk: a threshold from a sample, k within a stated bound; otherwise exactly k
-  bool unbiased = false;             // randk: scaled by d / k, no residual; otherwise as they are, with residual
-  bool vote = false;                 // sign: +1 and -1 for a majority vote; otherwise scaled by the block's mean
-  std::uint32_t levels = 127;        // qsgd: s, 1 to 127
-  bool elias = false;                // qsgd: Elias-gamma codes; otherwise a fixed number of bits
-  double momentum = 0.9;             // dgc: in [0, 1)
-  double clip = 0;                   // dgc: greatest 2-norm of a gradient; terngrad: in standard deviations; 0: none
-  std::uint32_t warmup_rounds = 0;   // dgc: rounds for each step of the warm-up schedule
-  std::uint32_t rank = 2;            // powersgd: 1 to 64
-  int zstd_level = 0;                // any: what was encoded, compressed, 1 to 19; 0: not
+  bool stochastic = true;           // int8, int4, ring: stochastic rounding (unbiased); otherwise nearest, half to even
+  double ratio = 0.01;              // topk, randk, dgc: the part of the values that is sent, in (0, 1]
+  bool sampled = false;             // topk: a threshold from a sample, k within a stated bound; otherwise exactly k
+  bool unbiased = false;            // randk: scaled by d / k, no residual; otherwise as they are, with residual
+  bool vote = false;                // sign: +1 and -1 for a majority vote; otherwise scaled by the block's mean
+  std::uint32_t levels = 127;       // qsgd: s, 1 to 127
+  bool elias = false;               // qsgd: Elias-gamma codes; otherwise a fixed number of bits
+  double momentum = 0.9;            // dgc: in [0, 1)
+  double clip = 0;                  // dgc: greatest 2-norm of a gradient; terngrad: in standard deviations; 0: none
+  std::uint32_t warmup_rounds = 0;  // dgc: rounds for each step of the warm-up schedule
+  std::uint32_t rank = 2;           // powersgd: 1 to 64
+  std::uint32_t bits = 8;           // ring: of a code, 2 to 24
+  double max = 0;                   // ring: values up to it are not clipped; must be given
+  int zstd_level = 0;               // any: what was encoded, compressed, 1 to 19; 0: not
   bool operator==(const CodecSpec&) const = default;
 };
 
@@ -233,6 +237,8 @@ class Codec {
 
 // The names of all codecs, as text for people: "fp32, fp16, ...".
 std::string codec_names();
+// Each of them as a text that parses: with the options that have no default ("ring:max=0.05").
+std::vector<std::string> codec_examples();
 
 // Whether this build has the zstd stage (libzstd).
 bool zstd_available();

@@ -43,6 +43,11 @@ void apply_adaptive(AdaptiveRule rule, const AdaptiveOptions& options, std::span
   loop(factors, mean.data(), mean.size(), moment.data(), variance.data(), model.data());
 }
 
+void apply_signsgd(double lr, std::span<const float> mean, std::span<float> model, cpu::Target target) {
+  check_lengths(mean.size(), {model.size()});
+  cpu::optimizer_loops(target).signsgd(lr, mean.data(), mean.size(), model.data());
+}
+
 void apply_nesterov(double lr, double momentum, std::span<const float> mean, std::span<float> moment,
                     std::span<float> model, cpu::Target target) {
   check_lengths(mean.size(), {moment.size(), model.size()});

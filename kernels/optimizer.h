@@ -41,6 +41,13 @@ void apply_adaptive(AdaptiveRule rule, const AdaptiveOptions& options, std::span
                     std::span<float> moment, std::span<float> variance, std::span<float> model,
                     cpu::Target target = cpu::best_target());
 
+// Signs alone (Bernstein et al., "signSGD with Majority Vote", ICLR 2019): model = fp32(model - lr * sign(D)) in fp64,
+// sign(0) = 0. Of weighted votes (codec sign:mode=vote, summed at scale_bits 0) D's sign is that of their sum: their
+// majority, whatever the tree; a majority of majorities would be something else. A vote does not say how large a value
+// is, and error feedback gives it no bound.
+void apply_signsgd(double lr, std::span<const float> mean, std::span<float> model,
+                   cpu::Target target = cpu::best_target());
+
 // Nesterov momentum as DiLoCo's outer optimizer (Douillard et al. 2023; Sutskever et al. 2013 as PyTorch has it):
 // b = fp32(mu * b + D); model = fp32(model - lr * (D + mu * b)), the operations in fp64.
 void apply_nesterov(double lr, double momentum, std::span<const float> mean, std::span<float> moment,

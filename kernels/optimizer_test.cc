@@ -74,6 +74,22 @@ TEST(Optimizers, AdaptiveRulesAreWhatTheHeaderSaysOnEveryTarget) {
   }
 }
 
+TEST(Optimizers, SignsgdStepsByTheRateAlone) {
+  Vectors before = some_vectors(1'003, 90);
+  before.mean[0] = 0;
+  before.mean[1] = -0.0F;
+  before.mean[2] = 0x1p-149F;
+  before.mean[3] = -0x1p127F;
+  for (const cpu::Target target : cpu::supported_targets()) {
+    Vectors got = before;
+    apply_signsgd(0.3, got.mean, got.model, target);
+    for (std::size_t i = 0; i < got.model.size(); ++i) {
+      const double way = before.mean[i] > 0 ? 0.3 : before.mean[i] < 0 ? -0.3 : 0;
+      ASSERT_EQ(got.model[i], static_cast<float>(static_cast<double>(before.model[i]) - way)) << i;
+    }
+  }
+}
+
 // The buffer is in the variance's place.
 TEST(Optimizers, DelayedNesterovIsWhatTheHeaderSaysOnEveryTarget) {
   const auto wide = [](float value) { return static_cast<double>(value); };

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <tuple>
 
 #include "kernels/cpu/dense_loops.h"
+#include "kernels/cpu/ring_loops.h"
 #include "kernels/pieces.h"
 #include "kernels/test_values.h"
 
@@ -118,6 +120,26 @@ void trace_dense(const cpu::DenseLoops& loops, std::span<const float> x, Trace& 
   }
 }
 
+void trace_ring(const cpu::RingLoops& loops, const cpu::DenseLoops& dense, std::span<const float> x, Trace& trace) {
+  const std::size_t n = x.size();
+  std::vector<std::uint16_t> random(n);
+  for (std::size_t i = 0; i < n; ++i) random[i] = ops::random_bits(ops::random_stream(1, 2, 3), i);
+  const std::tuple<const cpu::RingWidth*, const cpu::ValueLoops*, std::size_t> widths[] = {
+      {&loops.one, &dense.int8, 1}, {&loops.two, &dense.int16, 2}, {&loops.three, &dense.int24, 3}};
+  for (const auto& [width, values, bytes] : widths) {
+    const auto most = static_cast<float>((1 << (8 * bytes - 1)) - 1);
+    std::vector<std::byte> codes(n * bytes);
+    width->nearest(x.data(), n, most / 512, most, codes.data());
+    trace.add(codes);
+    trace_values(*values, codes, x, 0x1p-9F, trace);
+    width->stochastic(x.data(), n, most / 512, most, random.data(), codes.data());
+    trace.add(codes);
+    trace.add_value(width->most(codes.data(), n));
+    trace_values(*values, codes, x, 0x1p-9F, trace);
+  }
+  trace.add_value(loops.most_nibble(std::as_bytes(x).data(), n));
+}
+
 void trace_updates(const cpu::Loops& loops, std::span<const float> x, Trace& trace) {
   const std::size_t n = x.size();
   std::vector<float> y(x.rbegin(), x.rend());
@@ -148,6 +170,7 @@ TEST(Targets, AgreeBitForBitOnEveryLoop) {
         trace_fixed(cpu::loops(target), x, trace);
         trace_scans(cpu::loops(target), x, trace);
         trace_dense(cpu::dense_loops(target), x, trace);
+        trace_ring(cpu::ring_loops(target), cpu::dense_loops(target), x, trace);
         trace_updates(cpu::loops(target), x, trace);
         if (target == cpu::Target::kBaseline) expected = trace.text();
         ASSERT_TRUE(trace.text() == expected) << cpu::target_name(target) << ", " << size << " values";

@@ -12,6 +12,7 @@
 
 #include "core/base/rng.h"
 #include "kernels/codec.h"
+#include "kernels/ring.h"
 
 namespace fluvial::kernels::test_values {
 
@@ -98,6 +99,10 @@ inline bool other_settings(const Codec& codec, ByteSpan bytes) {
   }
   if (spec.kind == CodecKind::kSign)
     return bytes[1] != std::byte{spec.vote} || (!spec.vote && block != spec.block_values);
+  if (spec.kind == CodecKind::kRing) {
+    const auto fraction_bits = static_cast<std::int16_t>(load_le<std::uint16_t>(bytes.data() + 2));
+    return load_le<std::uint8_t>(bytes.data() + 1) != spec.bits || fraction_bits != ring_fraction_bits(spec);
+  }
   return false;
 }
 
@@ -134,6 +139,9 @@ inline const std::vector<std::string>& codec_texts() {
     if (zstd_available()) {
       with_zstd.insert(with_zstd.end(), {"fp32:zstd=1", "fp16:zstd=3", "bf16:zstd=1", "topk:ratio=0.2,zstd=19"});
     }
+    with_zstd.insert(with_zstd.end(), {"ring:max=1", "ring:max=0.01,rounding=nearest", "ring:bits=2,max=600",
+                                       "ring:bits=4,max=3", "ring:bits=6,max=0.3", "ring:bits=12,max=0.05",
+                                       "ring:bits=16,max=300,rounding=nearest", "ring:bits=24,max=512"});
     return with_zstd;
   }();
   return all;

@@ -1,8 +1,9 @@
-#include "kernels/vote.h"
+// Majority vote of signs: the votes of codec sign:mode=vote, summed in a tree, and the step of signsgd on their mean.
 
 #include <gtest/gtest.h>
 
 #include "kernels/fixed.h"
+#include "kernels/optimizer.h"
 #include "kernels/test_values.h"
 
 namespace fluvial::kernels {
@@ -31,10 +32,12 @@ std::size_t merge(const Votes& from, Votes* to) {
   return packed.size();
 }
 
+// As the root takes it: the step of a model of zeros, at rate 1, against the mean.
 std::vector<float> majority_of(const Votes& votes) {
-  std::vector<float> out(votes.size());
-  majority(votes, out);
-  return out;
+  std::vector<float> mean(votes.size()), model(votes.size());
+  mean_of_sums(votes, 0, 1'000, mean);
+  apply_signsgd(-1, mean, model);
+  return model;
 }
 
 TEST(Majority, IsTheSignOfTheSumAndTiesAreZero) {

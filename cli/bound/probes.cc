@@ -108,6 +108,7 @@ class CodecRound {
   Status encode() {
     kernels::pseudo_gradient(base_, local_, {}, vector_);
     FLUVIAL_TRY(kernels::screen(vector_));
+    if (!state_.empty()) FLUVIAL_TRY(codec_->fold(schema_, vector_, {}, state_.span(), vector_));
     FLUVIAL_ASSIGN(
         const kernels::EncodePlan plan,
         codec_->prepare(schema_, vector_, kernels::stream_key(1, 1, "site-1"), {}, state_.span(), workspace_.span()));

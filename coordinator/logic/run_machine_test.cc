@@ -27,6 +27,15 @@ TEST_F(RunMachineTest, PausesWhenItsPlanLeavesNoRoomForTheSum) {
   EXPECT_EQ(pause_cause(find<RecordStatus>(paused)->reason), PauseCause::kPlan);
 }
 
+TEST_F(RunMachineTest, OpensRoundsOfRingAtTheScaleOfItsSteps) {
+  RunStart narrow = start();
+  narrow.plan.codec = "ring:bits=8,max=0.05,rounding=stochastic";
+  RunMachine machine(narrow);
+  const Effects record = machine.sites_changed(sites(3), at(0s));
+  ASSERT_NE(find<RecordAttempt>(record), nullptr);
+  EXPECT_EQ(find<RecordAttempt>(record)->record.scale_bits, 11) << "whole numbers of 2^-11, whatever the weights";
+}
+
 TEST_F(RunMachineTest, CommitsWhenAllAreInAndGoesOn) {
   RunMachine machine = opened();
   EXPECT_EQ(find<Finalise>(bring(machine, 1, {1, 2}, at(1s))), nullptr)

@@ -22,6 +22,8 @@ std::string_view unfit_for_difference(const kernels::CodecSpec& spec) {
     case CodecKind::kInt8:
     case CodecKind::kInt4:
     case CodecKind::kTopk: return {};
+    case CodecKind::kRing:
+      return "its scale is public so that sums stay narrow, and on the way down nothing is summed; ";
     case CodecKind::kSign: return spec.vote ? "a vote has no magnitude; " : "";
     case CodecKind::kRandk: return spec.unbiased ? kUnbiased : "";
     case CodecKind::kFp32: return "a difference in fp32 saves nothing over the model; ";

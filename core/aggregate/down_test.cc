@@ -22,9 +22,9 @@ TEST(Down, IsWrittenOutInFull) {
 
 // What leaves out more than it was given would leave ever more out.
 TEST(Down, RefusesWhatDoesNotComeNearer) {
-  for (const std::string text :
-       {"", "int8", "topk", "delta:", "delta:fp32", "delta:qsgd", "delta:terngrad", "delta:dgc", "delta:powersgd",
-        "delta:sign:mode=vote", "delta:randk:mode=unbiased", "fp16:zstd=3", "delta:delta:int8", "delta:int9"}) {
+  for (const std::string text : {"", "int8", "topk", "delta:", "delta:fp32", "delta:qsgd", "delta:terngrad",
+                                 "delta:dgc", "delta:powersgd", "delta:sign:mode=vote", "delta:ring:max=0.05",
+                                 "delta:randk:mode=unbiased", "fp16:zstd=3", "delta:delta:int8", "delta:int9"}) {
     const Result<Down> parsed = parse_down(text);
     ASSERT_FALSE(parsed.ok()) << text;
     EXPECT_EQ(parsed.error().code, Code::kInvalidArgument) << text;

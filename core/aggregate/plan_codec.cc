@@ -1,10 +1,12 @@
 #include "core/aggregate/plan_codec.h"
 
-#include <algorithm>
 #include <memory>
+#include <optional>
 
+#include "core/aggregate/scale.h"
 #include "core/base/format.h"
 #include "kernels/codec.h"
+#include "kernels/ring.h"
 
 namespace fluvial::aggregate {
 namespace {
@@ -13,24 +15,18 @@ namespace {
 Result<std::string> missing_for(const kernels::CodecSpec& spec) {
   FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
   if (codec->passes() > 1) return format_text("needs {} passes a round", codec->passes());
-  const kernels::VectorSchema any{.layout = {.value_count = 1, .chunk_values = 1}, .tensors = {}};
-  if (codec->state_bytes(any) > 0) return std::string("keeps state of its own between rounds");
   return std::string();
 }
 
 }  // namespace
 
 std::string plan_codec_names() {
-  const std::string names = kernels::codec_names();
   std::string usable;
-  for (std::size_t at = 0; at < names.size();) {
-    const std::size_t end = std::min(names.find(", ", at), names.size());
-    const std::string name = names.substr(at, end - at);
-    const Result<kernels::CodecSpec> spec = kernels::parse_codec(name);
-    if (spec.ok() && missing_for(*spec).ok() && missing_for(*spec)->empty()) {
-      usable.append(usable.empty() ? "" : ", ").append(name);
+  for (const std::string& example : kernels::codec_examples()) {
+    const Result<std::string> missing = missing_for(kernels::parse_codec(example).value());
+    if (missing.ok() && missing->empty()) {
+      usable.append(usable.empty() ? "" : ", ").append(example, 0, example.find(':'));
     }
-    at = end + 2;
   }
   return usable;
 }
@@ -68,6 +64,24 @@ Result<std::string> check_plan_codec(std::string_view text) {
   return Error{Code::kInvalidArgument,
                format_text("codec \"{}\" {}, which a run does not carry yet; expected one of {}", text, missing,
                            plan_codec_names())};
+}
+
+Status check_codec_fits(const round::Plan& plan) {
+  const std::optional<int> scale = whole_scale(plan);
+  if (!scale) return {};
+  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(plan.codec));
+  const double most = spec.kind == kernels::CodecKind::kRing ? kernels::ring_value_max(spec) : 1;  // of a vote
+  if (most > plan.value_abs_max) {
+    return Error{Code::kInvalidArgument,
+                 format_text("value_abs_max = {}: expected at least {}, the greatest value that codec \"{}\" sends",
+                             plan.value_abs_max, most, plan.codec)};
+  }
+  if (*scale > static_cast<int>(plan.fraction_bits)) {
+    return Error{Code::kInvalidArgument, format_text("fraction_bits = {}: expected at least {}, in which codec \"{}\" "
+                                                     "is summed; fewer bits or a larger max need fewer",
+                                                     plan.fraction_bits, *scale, plan.codec)};
+  }
+  return {};
 }
 
 }  // namespace fluvial::aggregate

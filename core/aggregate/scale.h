@@ -3,13 +3,20 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "core/base/result.h"
 #include "core/round/plan.h"
 
 namespace fluvial::aggregate {
 
-// For participants whose maximum weights are `weight_sum` together. kFailedPrecondition when no scale leaves room.
+// The scale of a plan whose codec sends whole numbers of steps that all sites share (ring; sign:mode=vote, of 1): there
+// a sum holds whole numbers of these, or of their 512ths where old updates count with a factor. So nothing is rounded
+// and partials are narrow. None: another codec.
+std::optional<int> whole_scale(const round::Plan& plan);
+
+// For participants whose maximum weights are `weight_sum` together; with such a codec it depends on the plan alone.
+// kFailedPrecondition when no scale leaves room.
 Result<int> scale_for(const round::Plan& plan, std::uint64_t weight_sum);
 
 // Whether contributions of that total weight fit into a sum at this scale, whichever of them are in it.

@@ -51,6 +51,7 @@ std::span<T> state_chunk(const kernels::ChunkLayout& layout, std::span<T> state,
 std::size_t state_vectors(const ServerOptimizer& optimizer) {
   switch (optimizer.kind) {
     case Optimizer::kFedAvg:
+    case Optimizer::kSignSgd:
     case Optimizer::kMean: return 0;
     case Optimizer::kFedAvgM:
     case Optimizer::kNesterov:
@@ -204,6 +205,7 @@ Status ServerStep::apply(std::size_t chunk_index, std::span<const float> mean, s
     case Optimizer::kDelayedNesterov:
       kernels::apply_delayed_nesterov(delayed_options(optimizer_, lr_, round_), mean, moment, variance, model);
       return {};
+    case Optimizer::kSignSgd: kernels::apply_signsgd(lr_, mean, model); return {};
     case Optimizer::kMean: std::ranges::copy(mean, model.begin()); return {};
     case Optimizer::kLars:
     case Optimizer::kLamb: break;

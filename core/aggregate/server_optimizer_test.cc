@@ -23,7 +23,8 @@ constexpr const char* kTexts[] = {"fedavg:lr=0.3",
                                   "lars:weight_decay=0.01,trust=0.02",
                                   "lamb:weight_decay=0.01",
                                   "mean",
-                                  "delayed_nesterov:every=3,c=0.2"};
+                                  "delayed_nesterov:every=3,c=0.2",
+                                  "signsgd:lr=0.02"};
 
 // A matrix, a bias, a tensor without values and another matrix.
 round::Schema some_schema() {

@@ -80,6 +80,7 @@ const std::vector<Entry>& entries() {
       row("lamb", R"(Adam with bias correction, each tensor at the rate lr trust \|w\| / \|step\|)", kLr(0.01),
           kBeta1(0.9), kBeta2(0.999), kTau(1e-6), kDecay(0), kTrust(1)),
       row("mean", "D itself is the next model: a mean over the sites of what their workers hand over as updates"),
+      row("signsgd", "model - lr sign(D), sign(0) = 0; with `sign:mode=vote` the majority of the votes", kLr(0.01)),
   };
   return list;
 }

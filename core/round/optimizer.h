@@ -6,6 +6,7 @@
 //   nesterov    the outer optimizer of DiLoCo                      (Douillard et al. 2023)
 //   delayed_nesterov  the same, the momentum stepping once in N commits of few contributions  (Liu et al. 2024)
 //   lars, lamb  with a rate for each tensor                        (You et al. 2017; You et al. 2020)
+//   signsgd     the sign of D; of votes (codec sign:mode=vote) their majority          (Bernstein et al. 2018, 2019)
 //   mean        D itself: a mean over the sites of whatever they hand over as their updates
 //
 // D is the mean pseudo-gradient, base minus local, so that it is subtracted.
@@ -31,6 +32,7 @@ enum class Optimizer : std::uint8_t {
   kLars,
   kLamb,
   kMean,
+  kSignSgd,
 };
 
 std::string_view optimizer_name(Optimizer optimizer);  // "fedavg", "fedavgm", ...: in plans, on the wire, in journals

@@ -38,6 +38,7 @@ TEST(ServerOptimizerText, DefaultsAreFixed) {
       {Optimizer::kFedYogi, "fedyogi:lr=0.01,beta1=0.9,beta2=0.99,tau=0.001"},
       {Optimizer::kNesterov, "nesterov:lr=0.7,momentum=0.9"},
       {Optimizer::kDelayedNesterov, "delayed_nesterov:lr=0.7,momentum=0.9,every=4,c=0"},
+      {Optimizer::kSignSgd, "signsgd:lr=0.01"},
       {Optimizer::kLars, "lars:lr=1,momentum=0.9,weight_decay=0,trust=0.001"},
       {Optimizer::kLamb, "lamb:lr=0.01,beta1=0.9,beta2=0.999,tau=1e-06,weight_decay=0,trust=1"},
       {Optimizer::kMean, "mean"},
@@ -87,7 +88,8 @@ TEST(ServerOptimizerText, EveryNameHasItsDefaults) {
 
 TEST(ServerOptimizerText, RefusalsSayWhatWasExpected) {
   const std::pair<const char*, const char*> cases[] = {
-      {"adam", "one of fedavg, fedavgm, fedadagrad, fedadam, fedyogi, nesterov, delayed_nesterov, lars, lamb, mean"},
+      {"adam",
+       "one of fedavg, fedavgm, fedadagrad, fedadam, fedyogi, nesterov, delayed_nesterov, lars, lamb, mean, signsgd"},
       {"", "one of fedavg"},
       {"fedavg:", "expected lr=NUMBER, warmup"},
       {"fedavg:momentum=0.9", "option \"momentum=0.9\": expected lr=NUMBER, warmup=ROUNDS or scale_to=WEIGHT"},

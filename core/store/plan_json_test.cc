@@ -109,7 +109,7 @@ TEST(PlanJson, RefusesAWrongValueOfEachKind) {
   EXPECT_EQ(refusal_of("optimizer.name", "1"), "plan: optimizer.name: expected a text");
   EXPECT_EQ(refusal_of("optimizer.name", "\"adam\""),
             "server optimizer \"adam\": expected one of fedavg, fedavgm, fedadagrad, fedadam, fedyogi, nesterov, "
-            "delayed_nesterov, lars, lamb, mean, and its options as in fedavgm:lr=1,momentum=0.9");
+            "delayed_nesterov, lars, lamb, mean, signsgd, and its options as in fedavgm:lr=1,momentum=0.9");
   EXPECT_EQ(refusal_of("optimizer.momentum", "1"), "optimizer.momentum = 1: expected 0 to below 1");
 }
 

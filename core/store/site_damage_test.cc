@@ -57,6 +57,17 @@ TEST_F(SiteDamage, ATrailerOfAnotherLength) {
   expect_damaged();
 }
 
+TEST_F(SiteDamage, ACodecsStateThatIsNotThere) {
+  write("UPDATE pending SET state_bytes = ?", std::uint64_t{4096});
+  reopen();
+  EXPECT_EQ(store->pending(kRun).error().code, Code::kDataLoss) << "the file is shorter";
+  write("UPDATE pending SET state_bytes = ?", std::uint64_t{1} << 60);
+  expect_damaged();
+  write("UPDATE residuals SET state_bytes = ?", std::uint64_t{1} << 60);
+  reopen();
+  EXPECT_EQ(store->open_residual(kRun).error().code, Code::kDataLoss);
+}
+
 TEST_F(SiteDamage, AFileOutsideTheFolder) {
   write("UPDATE pending SET p_file = ?", std::string_view("../key.pem"));
   expect_damaged();

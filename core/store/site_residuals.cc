@@ -13,7 +13,7 @@ constexpr std::uint64_t kChunkBytesMax = 4 * round::kModelBytesMax;
 
 constexpr const char* kResidualColumns =
     "SELECT run, file, value_count, age_rounds, norm, chunks_file, chunk_ends, chunk_values, codec, fit_value_max, "
-    "fit_factor, factor FROM residuals ";
+    "fit_factor, factor, state_bytes FROM residuals ";
 
 std::uint64_t chunks_in(std::uint64_t value_count, std::uint64_t chunk_values) {
   return value_count / chunk_values + (value_count % chunk_values == 0 ? 0 : 1);
@@ -24,6 +24,7 @@ Status check_residual(const ResidualRow& row) {
   FLUVIAL_TRY(check_file_name(row.file));
   FLUVIAL_TRY(factor_from(static_cast<double>(row.factor)));
   if (row.info.value_count > round::kModelBytesMax / sizeof(float)) return damaged_row("residual");
+  if (row.state_bytes > kStateBytesMax) return damaged_row("residual: the length of its codec's state");
   if (!row.sent) return {};
   FLUVIAL_TRY(check_file_name(row.sent->chunks_file));
   const bool fits = row.sent->chunk_values > 0 &&
@@ -37,10 +38,17 @@ ResidualRow residual_from(const SqlRow& row) {
   found.file = row.text(1);
   found.info = {false, row.number(2), row.number(3), row.real(4)};
   found.factor = static_cast<float>(row.real(11));
+  found.state_bytes = row.number(12);
+  if (found.state_bytes > 0) found.state_codec = row.text(8);
   if (row.text(5).empty()) return found;
   const Fit fit{static_cast<float>(row.real(9)), static_cast<float>(row.real(10))};
   found.sent = {row.text(5), {}, row.number(7), row.text(8), fit};
   return found;
+}
+
+void keep_state(const PendingRow& pending, ResidualRow& row) {
+  row.state_bytes = pending.info.start.state_bytes;
+  if (row.state_bytes > 0) row.state_codec = pending.info.start.codec;
 }
 
 }  // namespace
@@ -90,6 +98,7 @@ ResidualRow whole_of(const PendingRow& pending, std::uint64_t age_rounds) {
       {false, pending.info.start.value_count, age_rounds, pending.info.p_norm * static_cast<double>(factor)},
       pending.p_file};
   row.factor = factor;
+  keep_state(pending, row);
   return row;
 }
 
@@ -98,6 +107,7 @@ Result<ResidualRow> left_of(const PendingRow& pending, std::optional<double> nor
   const PendingStart& start = pending.info.start;
   ResidualRow row{{false, start.value_count, 0, *norm}, pending.p_file};
   row.sent = {pending.chunks_file, pending.chunk_ends, start.chunk_values, start.codec, start.fit};
+  keep_state(pending, row);
   FLUVIAL_TRY(check_residual(row));
   return row;
 }
@@ -130,11 +140,11 @@ Status write_residual(Database& database, RunId run, const ResidualRow& row) {
   FLUVIAL_TRY(database.run("DELETE FROM residuals WHERE run = ?", {run}));
   if (row.info.zero) return {};
   const ResidualRow::Sent sent = row.sent.value_or(ResidualRow::Sent());
-  return database.run(
-      "INSERT INTO residuals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-      {run, row.file, row.info.value_count, row.info.age_rounds, row.info.norm, sent.chunks_file,
-       ByteSpan(ends_to_bytes(sent.chunk_ends).span()), sent.chunk_values, sent.codec,
-       static_cast<double>(sent.fit.value_max), static_cast<double>(sent.fit.factor), static_cast<double>(row.factor)});
+  return database.run("INSERT INTO residuals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                      {run, row.file, row.info.value_count, row.info.age_rounds, row.info.norm, sent.chunks_file,
+                       ByteSpan(ends_to_bytes(sent.chunk_ends).span()), sent.chunk_values,
+                       row.sent ? sent.codec : row.state_codec, static_cast<double>(sent.fit.value_max),
+                       static_cast<double>(sent.fit.factor), static_cast<double>(row.factor), row.state_bytes});
 }
 
 Result<ResidualInfo> SiteStore::residual(RunId run) {
@@ -149,6 +159,8 @@ Result<Residual> SiteStore::open_residual(RunId run) {
   Residual residual;
   residual.info_ = row.info;
   residual.factor_ = row.factor;
+  residual.codec_ = row.state_codec;
+  residual.state_bytes_ = row.state_bytes;
   if (row.info.zero) return residual;
   FLUVIAL_ASSIGN(residual.file_, files_.open(path_of(row.file), OpenMode::kRead));
   spares_.reads(row.file, residual.file_);
@@ -169,12 +181,23 @@ Status SiteStore::read_residual(RunId run, std::uint64_t first_value, std::span<
 }
 
 Status Residual::read_chunk(std::uint64_t index, std::span<float> into) const {
-  if (chunk_ends_[index] > chunks_bytes_) return damaged_row("residual: the file of its chunks is cut short");
+  FLUVIAL_ASSIGN(const Buffer chunk, counted_chunk(index));
   FLUVIAL_TRY(read_exactly(*file_, index * chunk_values_ * sizeof(float), std::as_writable_bytes(into), "the update"));
+  return leave_(chunk.span(), into);
+}
+
+Result<Buffer> Residual::counted_chunk(std::size_t index) const {
+  if (chunk_ends_[index] > chunks_bytes_) return damaged_row("residual: the file of its chunks is cut short");
   const std::uint64_t begin = index == 0 ? 0 : chunk_ends_[index - 1];
   Buffer chunk(chunk_ends_[index] - begin);
   FLUVIAL_TRY(read_exactly(*chunks_, begin, chunk.span(), "the encoded update"));
-  return leave_(chunk.span(), into);
+  return chunk;
+}
+
+Status Residual::read_state(MutableByteSpan into) const {
+  FLUVIAL_CHECK(into.size() == state_bytes_, "memory that does not fit the codec's state");
+  if (into.empty()) return {};
+  return read_exactly(*file_, info_.value_count * sizeof(float), into, "the codec's state");
 }
 
 Status Residual::read(std::uint64_t first_value, std::span<float> into) const {

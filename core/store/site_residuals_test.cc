@@ -118,5 +118,80 @@ TEST_F(SiteStoreTest, ASubmissionIsInMemoryOnlyIfItIsNoLongerThanItsP) {
   EXPECT_FALSE(is_kept(3, 30));
 }
 
+// ---- the state of a codec
+
+constexpr std::string_view kState = "what the codec keeps";
+
+Result<PendingUpdate> submit_with_state(SiteStore& store, std::uint64_t round, std::string_view state) {
+  PendingStart start = start_of(round);
+  start.state_bytes = state.size();
+  FLUVIAL_ASSIGN(const std::unique_ptr<PendingWriter> writer, store.begin_pending(start));
+  FLUVIAL_TRY(writer->write_p(0, values(1)));
+  if (!state.empty()) FLUVIAL_TRY(writer->write_state(as_byte_span(state)));
+  for (std::uint64_t i = 0; i < 2; ++i) FLUVIAL_TRY(writer->write_chunk(i, as_byte_span(chunk_text(i))));
+  FLUVIAL_TRY(writer->write_trailer(as_byte_span(kTrailer)));
+  return writer->finish(digest_of("update"));
+}
+
+std::string state_of(SiteStore& store) {
+  const Residual residual = store.open_residual(kRun).value();
+  std::string state(residual.state_bytes(), '?');
+  EXPECT_TRUE(residual.read_state(std::as_writable_bytes(std::span(state))).ok());
+  EXPECT_EQ(residual.codec(), state.empty() ? "" : "int8");
+  return state;
+}
+
+TEST_F(SiteStoreTest, AStateIsInForceWithWhatItsSubmissionLeaves) {
+  ASSERT_TRUE(submit_with_state(*store, 1, kState).ok());
+  EXPECT_EQ(state_of(*store), "") << "nothing is resolved yet";
+  ASSERT_TRUE(count(*store, 1, 0.5F).ok());
+  store.reset();
+  files.restart(Unsynced::kLost);
+  reopen();
+  EXPECT_EQ(state_of(*store), kState);
+  EXPECT_EQ(residual_of(*store), values(0.5F));
+  const Residual counted = store->open_residual(kRun).value();
+  ASSERT_EQ(counted.counted_chunks(), 2u);
+  EXPECT_EQ(counted.chunk_values(), 4u);
+  EXPECT_EQ(as_text(counted.counted_chunk(1)->span()), chunk_text(1));
+
+  ASSERT_TRUE(submit_with_state(*store, 2, "another").ok());
+  ASSERT_TRUE(store->resolve(kRun, RoundId(2), Outcome::kRefused).ok());
+  EXPECT_EQ(state_of(*store), kState);
+  ASSERT_TRUE(submit_with_state(*store, 3, "another").ok());
+  ASSERT_TRUE(store->resolve(kRun, RoundId(3), Outcome::kLate).ok());
+  EXPECT_EQ(state_of(*store), "another");
+  EXPECT_EQ(store->open_residual(kRun)->counted_chunks(), 0u);
+  ASSERT_TRUE(submit(*store, 4, 1).ok());
+  ASSERT_TRUE(store->resolve(kRun, RoundId(4), Outcome::kLate).ok());
+  EXPECT_EQ(state_of(*store), "") << "of a codec without one";
+}
+
+TEST_F(SiteStoreTest, AStateOfAnUpdateThatWasNeverSentIsInForceAsWell) {
+  auto writer = store->begin_residual(kRun).value();
+  ASSERT_TRUE(writer->write(0, values(2)).ok());
+  ASSERT_TRUE(writer->write_state("int8", as_byte_span(kState)).ok());
+  ASSERT_TRUE(store->fold(kRun, RoundId(1), std::move(writer)).ok());
+  store.reset();
+  files.restart(Unsynced::kLost);
+  reopen();
+  EXPECT_EQ(state_of(*store), kState);
+  EXPECT_EQ(residual_of(*store), values(2));
+}
+
+TEST_F(SiteStoreTest, AStateIsAsLongAsItWasAnnouncedAndThereOnce) {
+  PendingStart start = start_of(1);
+  start.state_bytes = kState.size();
+  const std::unique_ptr<PendingWriter> writer = store->begin_pending(start).value();
+  EXPECT_EQ(writer->write_state(as_byte_span("short")).error().code, Code::kFailedPrecondition);
+  ASSERT_TRUE(writer->write_p(0, values(1)).ok());
+  for (std::uint64_t i = 0; i < 2; ++i) ASSERT_TRUE(writer->write_chunk(i, as_byte_span(chunk_text(i))).ok());
+  ASSERT_TRUE(writer->write_trailer(as_byte_span(kTrailer)).ok());
+  EXPECT_EQ(writer->finish(digest_of("update")).error().code, Code::kFailedPrecondition);
+  ASSERT_TRUE(writer->write_state(as_byte_span(kState)).ok());
+  EXPECT_EQ(writer->write_state(as_byte_span(kState)).error().code, Code::kFailedPrecondition);
+  EXPECT_TRUE(writer->finish(digest_of("update")).ok());
+}
+
 }  // namespace
 }  // namespace fluvial::store

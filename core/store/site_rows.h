@@ -13,6 +13,8 @@
 
 namespace fluvial::store {
 
+inline constexpr std::uint64_t kStateBytesMax = 4 * round::kModelBytesMax;  // no codec keeps more
+
 struct PendingRow {
   PendingInfo info;
   std::vector<std::uint64_t> chunk_ends;
@@ -47,7 +49,9 @@ struct ResidualRow {
     Fit fit;
   };
   std::optional<Sent> sent = {};
-  float factor = 1;  // what the file holds, times this, is the residual; 1 where there is a `sent`
+  float factor = 1;               // what the file holds, times this, is the residual; 1 where there is a `sent`
+  std::uint64_t state_bytes = 0;  // of the codec's state, behind the values in the file
+  std::string state_codec = {};   // whose it is; empty: none
 
   std::set<std::string> files() const;
 };

@@ -62,6 +62,11 @@ inline constexpr const char* kSiteLate = R"sql(
 ALTER TABLE pending ADD COLUMN late_factor REAL NOT NULL DEFAULT 1;
 ALTER TABLE residuals ADD COLUMN factor REAL NOT NULL DEFAULT 1;
 )sql";
+// What the codec keeps from round to round: behind the values of p and of a residual, in the same file.
+inline constexpr const char* kSiteCodecState = R"sql(
+ALTER TABLE pending ADD COLUMN state_bytes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE residuals ADD COLUMN state_bytes INTEGER NOT NULL DEFAULT 0;
+)sql";
 // Of a codec with several passes: what travels in the first (0: as many values as p has), how many there are and the
 // model's schema; and each later one, with what it leaves of p when it is counted.
 inline constexpr const char* kSitePasses = R"sql(
@@ -75,7 +80,8 @@ CREATE TABLE pending_passes (
   left_file TEXT NOT NULL, chunks_file TEXT NOT NULL, chunk_ends BLOB NOT NULL, trailer_bytes INTEGER NOT NULL,
   PRIMARY KEY (run, pass));
 )sql";
-inline constexpr const char* kSiteSteps[] = {kSiteSchema,   kSiteWorkers,    kSiteTrailer, kSiteFit,  kLineageTables,
-                                             kSiteStanding, kSiteDigestKind, kSiteLeft,    kSiteLate, kSitePasses};
+inline constexpr const char* kSiteSteps[] = {kSiteSchema,    kSiteWorkers,    kSiteTrailer,    kSiteFit,
+                                             kLineageTables, kSiteStanding,   kSiteDigestKind, kSiteLeft,
+                                             kSiteLate,      kSiteCodecState, kSitePasses};
 
 }  // namespace fluvial::store

@@ -40,17 +40,19 @@ Status check_pending(const PendingRow& row) {
   FLUVIAL_TRY(check_file_name(row.p_file));
   FLUVIAL_TRY(check_file_name(row.chunks_file));
   const std::uint64_t integers_bytes = start.integer_count * sizeof(std::int64_t);
-  const bool sizes_fit =
-      start.integer_count <= round::kIntegerCountMax && start.value_count <= round::kModelBytesMax / sizeof(float) &&
-      row.info.trailer_bytes >= integers_bytes && row.info.trailer_bytes <= integers_bytes + round::kProbeBytes;
+  const bool sizes_fit = start.state_bytes <= kStateBytesMax && start.integer_count <= round::kIntegerCountMax &&
+                         start.value_count <= round::kModelBytesMax / sizeof(float) &&
+                         row.info.trailer_bytes >= integers_bytes &&
+                         row.info.trailer_bytes <= integers_bytes + round::kProbeBytes;
   return sizes_fit ? Status{} : Status{damaged_row("submission")};
 }
 
 constexpr const char* kPendingColumns =
     "SELECT run, round, submission, incarnation, weight, codec, base, metrics, value_count, integer_count, lossless, "
     "digest, p_norm, p_file, chunks_file, chunk_ends, chunk_values, workers, trailer_bytes, fit_value_max, fit_factor, "
-    "residual_norm_max, residual_age_max, digest_kind, left_norm, late_factor, sent_values, passes, schema FROM "
-    "pending ";
+    "residual_norm_max, residual_age_max, digest_kind, left_norm, late_factor, state_bytes, sent_values, passes, "
+    "schema "
+    "FROM pending ";
 Result<PendingRow> pending_from(const SqlRow& row) {
   PendingRow found;
   PendingStart& start = found.info.start;
@@ -80,9 +82,10 @@ Result<PendingRow> pending_from(const SqlRow& row) {
   start.digest_kind = static_cast<DigestKind>(row.number(23));
   if (row.real(24) >= 0) found.info.left_norm = row.real(24);
   FLUVIAL_ASSIGN(start.late_factor, factor_from(row.real(25)));
-  start.sent_values = row.number(26);
-  start.passes = static_cast<std::uint32_t>(row.number(27));
-  start.schema = row.text(28);
+  start.state_bytes = row.number(26);
+  start.sent_values = row.number(27);
+  start.passes = static_cast<std::uint32_t>(row.number(28));
+  start.schema = row.text(29);
   found.info.chunk_bytes = found.chunk_ends.empty() ? 0 : found.chunk_ends.back();
   FLUVIAL_TRY(check_pending(found));
   return found;
@@ -229,6 +232,7 @@ Status SiteStore::may_begin(RunId run, RoundId round) {
 Result<std::unique_ptr<PendingWriter>> SiteStore::begin_pending(PendingStart start) {
   const std::lock_guard lock(mutex_);
   FLUVIAL_CHECK(!start.lossless || start.fit.whole(), "chunks that are p, and are not");
+  FLUVIAL_CHECK(!start.lossless || start.state_bytes == 0, "a state behind chunks");
   FLUVIAL_TRY(may_begin(start.run, start.round));
   std::unique_ptr<PendingWriter> writer(new PendingWriter);
   writer->store_ = this;
@@ -248,8 +252,9 @@ Result<std::unique_ptr<PendingWriter>> SiteStore::begin_pending(PendingStart sta
 
 Status SiteStore::sync(const PendingWriter& writer) {
   const bool has_p = writer.p_.file != writer.chunks_.file;
-  FLUVIAL_TRY(SpareFiles::cut(writer.chunks_, writer.info_.chunk_bytes + writer.info_.trailer_bytes));
-  if (has_p) FLUVIAL_TRY(SpareFiles::cut(writer.p_, writer.info_.start.value_count * sizeof(float)));
+  const PendingInfo& info = writer.info_;
+  FLUVIAL_TRY(SpareFiles::cut(writer.chunks_, info.chunk_bytes + info.trailer_bytes));
+  if (has_p) FLUVIAL_TRY(SpareFiles::cut(writer.p_, info.start.value_count * sizeof(float) + info.start.state_bytes));
   FLUVIAL_TRY(writer.chunks_.file->sync());
   if (has_p) FLUVIAL_TRY(writer.p_.file->sync());
   return files_.sync_folder(join_path(folder_, kTensorFolder));
@@ -260,7 +265,7 @@ Status SiteStore::record_pending(const PendingWriter& writer) {
   const PendingStart& start = info.start;
   return database_->run(
       "INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-      "?)",
+      "?, ?)",
       {start.run,
        start.round,
        info.submission,
@@ -287,6 +292,7 @@ Status SiteStore::record_pending(const PendingWriter& writer) {
        static_cast<int>(start.digest_kind),
        info.left_norm.value_or(-1),
        static_cast<double>(start.late_factor),
+       start.state_bytes,
        start.sent_values,
        std::uint64_t{start.passes},
        start.schema});
@@ -321,7 +327,7 @@ Result<std::optional<PendingUpdate>> SiteStore::pending(RunId run) {
     FLUVIAL_ASSIGN(update.p_, files_.open(path_of(row->p_file), OpenMode::kRead));
   }
   FLUVIAL_TRY(check_size(*update.chunks_, row->info.chunk_bytes + row->info.trailer_bytes));
-  FLUVIAL_TRY(check_size(*update.p_, row->info.start.value_count * sizeof(float)));
+  FLUVIAL_TRY(check_size(*update.p_, row->info.start.value_count * sizeof(float) + row->info.start.state_bytes));
   spares_.reads(row->chunks_file, update.chunks_);
   spares_.reads(row->p_file, update.p_);
   update.info_ = std::move(row->info);
@@ -393,7 +399,7 @@ Result<Carried> SiteStore::resolve(RunId run, RoundId round, Outcome outcome, st
 // The writer's file is whole before the record names it, and is removed unless the record may name it.
 Status SiteStore::put_in_force(const ResidualRow& now, ResidualWriter& writer, const std::function<Status()>& record) {
   const bool named = now.file == writer.name_;
-  const std::uint64_t bytes = named ? writer.value_count_ * sizeof(float) : 0;
+  const std::uint64_t bytes = named ? writer.value_count_ * sizeof(float) + writer.state_bytes_ : 0;
   if (named) FLUVIAL_TRY(SpareFiles::cut(writer.slot_, bytes));
   if (named) FLUVIAL_TRY(writer.slot_.file->sync());
   if (named) FLUVIAL_TRY(files_.sync_folder(join_path(folder_, kTensorFolder)));
@@ -441,6 +447,8 @@ Result<Carried> SiteStore::fold(RunId run, RoundId round, std::unique_ptr<Residu
   const double norm = std::sqrt(p->square_sum_) * static_cast<double>(late_factor);
   ResidualRow now = {{false, p->value_count_, old.info.age_rounds + 1, norm}, p->name_};
   now.factor = late_factor;
+  now.state_bytes = p->state_bytes_;
+  now.state_codec = p->codec_;
   std::string dropped = beyond(now.info, bounds);
   if (!dropped.empty()) now = {};
   const std::optional<Digest> digest = lost ? std::optional<Digest>() : Digest{};

@@ -6,6 +6,9 @@
 //   begin_pending() -> PendingWriter: p, encoded chunks, trailer -> finish()    durable: the trailer may be sent
 //   pending()       -> send again as often as asked
 //   resolve()       counted: residual = p - decode(chunks), or zero; late: residual = p; refused: residual unchanged
+//
+// What a codec keeps from round to round beside the residual (a momentum) goes with it: as it was when p was made it
+// stands behind p in the same file, and is in force from the transaction on that puts p, or what p leaves, in force.
 #pragma once
 
 #include <cstdint>
@@ -84,7 +87,8 @@ struct PendingStart {
   Fit fit = {};                           // whole where it is lossless
   ResidualBounds bounds = {};             // of what its outcome leaves
   DigestKind digest_kind = DigestKind::kStream;
-  float late_factor = 1;  // its residual's, if it is late (core/round/lateness.h)
+  float late_factor = 1;          // its residual's, if it is late (core/round/lateness.h)
+  std::uint64_t state_bytes = 0;  // of the codec's state; not where it is lossless
   // Of a codec with several passes (docs/design/phases.md): how many; which one this is of, and from which mean; how
   // many values travel in it (0: those of p); and the model's schema (as JSON), to encode the later ones by.
   std::uint32_t passes = 1;
@@ -161,6 +165,7 @@ class PendingWriter {
   // In order and without gaps, each. In a lossless submission write_p() does nothing: the chunks are p. Of a later pass
   // what is written in the place of p is what it leaves of p when it is counted.
   Status write_p(std::uint64_t first_value, std::span<const float> values);
+  Status write_state(ByteSpan state);  // once, at any time; all of it: start.state_bytes
   Status write_chunk(std::uint64_t index, ByteSpan encoded);
   Status keep_chunk(std::uint64_t index, SharedBytes encoded);  // and keeps it in memory, to be sent
   Status write_trailer(ByteSpan trailer);  // after the last chunk; once: the integers' bytes and the probe's
@@ -185,6 +190,7 @@ class PendingWriter {
   std::shared_ptr<const std::vector<SharedBytes>> memory_;
   std::uint64_t kept_bytes_ = 0;
   std::uint64_t values_written_ = 0;
+  bool state_written_ = false;
   bool finished_ = false;
   double square_sum_ = 0;
 };
@@ -197,6 +203,15 @@ class Residual {
   // file is damaged. What a counted submission left out is computed here, a chunk at a time.
   Status read(std::uint64_t first_value, std::span<float> into) const;
 
+  // Of the codec that made it, as it was before any chunk was sent: 0 bytes if it has none, or there is no residual.
+  const std::string& codec() const { return codec_; }
+  std::uint64_t state_bytes() const { return state_bytes_; }
+  Status read_state(MutableByteSpan into) const;  // all of it
+  // The encoded chunks that were counted since: what they do to the state is the codec's to say.
+  std::size_t counted_chunks() const { return chunk_ends_.size(); }
+  std::uint64_t chunk_values() const { return chunk_values_; }  // in each of them but the last
+  Result<Buffer> counted_chunk(std::size_t index) const;
+
  private:
   friend class SiteStore;
   Status read_chunk(std::uint64_t index, std::span<float> into) const;
@@ -207,6 +222,8 @@ class Residual {
   std::vector<std::uint64_t> chunk_ends_;
   std::uint64_t chunk_values_ = 0;
   float factor_ = 1;  // of what the file holds
+  std::string codec_;
+  std::uint64_t state_bytes_ = 0;
   LeaveChunk leave_;
 };
 
@@ -218,6 +235,7 @@ class ResidualWriter {
   ResidualWriter& operator=(const ResidualWriter&) = delete;
 
   Status write(std::uint64_t first_value, std::span<const float> values);  // in order and without gaps
+  Status write_state(const std::string& codec, ByteSpan state);            // after the last value, once
 
  private:
   friend class SiteStore;
@@ -227,6 +245,8 @@ class ResidualWriter {
   std::string name_;
   SpareFiles::Slot slot_;
   std::uint64_t value_count_ = 0;
+  std::string codec_;
+  std::uint64_t state_bytes_ = 0;
   double square_sum_ = 0;
   bool kept_ = false;
 };
@@ -305,9 +325,9 @@ class SiteStore {
   Result<std::unique_ptr<ResidualWriter>> begin_residual(RunId run);
   // Counted: the residual is what the submission left out, p - decode(chunks), of this norm; its files stay. Without a
   // norm nothing was left out. With several passes it is what was written with the last one, and kFailedPrecondition
-  // without that. Late: p times its late_factor. Refused: unchanged. A residual beyond the submission's
-  // bounds is dropped in the same transaction. The same again for the same round, or for an older one, does nothing;
-  // kFailedPrecondition for another outcome of the same round or without a submission.
+  // without that. Late: p times its late_factor. Refused: unchanged. A residual beyond the submission's bounds is
+  // dropped in the same transaction, and the codec's state with it. The same again for the same round, or for an older
+  // one, does nothing; kFailedPrecondition for another outcome of the same round or without a submission.
   Result<Carried> resolve(RunId run, RoundId round, Outcome outcome, std::optional<double> left_norm = {});
   // An update that was never sent is late: p, as the writer holds it, is the residual, if it is within the bounds, in
   // one transaction. kFailedPrecondition while the run has an unresolved submission, or when the round is resolved

@@ -60,6 +60,15 @@ Status PendingWriter::write_p(std::uint64_t first_value, std::span<const float> 
   return {};
 }
 
+Status PendingWriter::write_state(ByteSpan state) {
+  if (state_written_ || state.size() != info_.start.state_bytes) {
+    return Error{Code::kFailedPrecondition, "codec's state: expected " + std::to_string(info_.start.state_bytes) +
+                                                " bytes, once, and these are " + std::to_string(state.size())};
+  }
+  state_written_ = true;
+  return p_.file->write_at(info_.start.value_count * sizeof(float), state);
+}
+
 Status PendingWriter::write_chunk(std::uint64_t index, ByteSpan encoded) {
   if (index != chunk_ends_.size() || index >= info_.start.chunk_count) {
     return out_of_order("chunk", index, chunk_ends_.size());
@@ -112,7 +121,7 @@ Result<PendingUpdate> PendingWriter::finish(const Digest& digest, std::optional<
   const PendingStart& start = info_.start;
   const bool bytes_fit = !start.lossless || info_.chunk_bytes == start.value_count * sizeof(float);
   if (finished_ || chunk_ends_.size() != start.chunk_count || values_written_ != start.value_count || !bytes_fit ||
-      info_.trailer_bytes == 0) {
+      info_.trailer_bytes == 0 || state_written_ != (start.state_bytes > 0)) {
     return Error{Code::kFailedPrecondition, "a submission that is not whole: " + std::to_string(values_written_) +
                                                 " of " + std::to_string(start.value_count) + " values, " +
                                                 std::to_string(chunk_ends_.size()) + " of " +
@@ -134,6 +143,13 @@ Status ResidualWriter::write(std::uint64_t first_value, std::span<const float> v
   FLUVIAL_TRY(slot_.file->write_at(first_value * sizeof(float), std::as_bytes(values)));
   value_count_ += values.size();
   square_sum_ += square_sum(values);
+  return {};
+}
+
+Status ResidualWriter::write_state(const std::string& codec, ByteSpan state) {
+  FLUVIAL_TRY(slot_.file->write_at(value_count_ * sizeof(float), state));
+  codec_ = codec;
+  state_bytes_ = state.size();
   return {};
 }
 

@@ -12,6 +12,7 @@
 #include "core/digest/submission_digest.h"
 #include "core/round/integers.h"
 #include "core/round/probe.h"
+#include "edge/update/codec_state.h"
 #include "edge/update/encoder.h"
 #include "edge/update/fit.h"
 #include "edge/update/gpu_route.h"
@@ -29,9 +30,8 @@ namespace {
 Result<std::unique_ptr<kernels::Codec>> codec_of(const UpdateJob& job) {
   FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(job.plan.codec));
   FLUVIAL_ASSIGN(std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
-  if (codec->passes() != 1 || codec->state_bytes({job.layout(), {}}) != 0) {
-    return Error{Code::kFailedPrecondition,
-                 "codec " + job.plan.codec + " has passes or a state of its own, which sites do not keep"};
+  if (codec->passes() != 1) {
+    return Error{Code::kFailedPrecondition, "codec " + job.plan.codec + " has several passes, and a round has one"};
   }
   return codec;
 }
@@ -43,7 +43,8 @@ kernels::StreamKey key_of(const UpdateJob& job) {
   return kernels::stream_key(job.plan.seed, job.round.value(), job.site_name);
 }
 
-store::PendingStart start_of(const UpdateJob& job, bool chunks_are_p, const store::Fit& fit) {
+store::PendingStart start_of(const UpdateJob& job, bool chunks_are_p, const store::Fit& fit,
+                             std::uint64_t state_bytes) {
   const kernels::ChunkLayout layout = job.layout();
   store::PendingStart start;
   start.run = job.run;
@@ -62,6 +63,7 @@ store::PendingStart start_of(const UpdateJob& job, bool chunks_are_p, const stor
   start.chunk_values = layout.chunk_values;
   start.digest_kind = job.digest_kind;
   start.late_factor = job.late_factor;
+  start.state_bytes = state_bytes;
   return start;
 }
 
@@ -90,10 +92,10 @@ struct Out {
   bool unfit = false;              // nothing more is fed: a parent would refuse it, or it is longer than p
 };
 
-Result<Out> begin_out(const UpdateJob& job, const kernels::Codec& codec, const store::Fit& fit,
-                      store::SiteStore& store) {
+Result<Out> begin_out(const UpdateJob& job, const kernels::Codec& codec, const store::Fit& fit, store::SiteStore& store,
+                      std::uint64_t state_bytes = 0) {
   Out out;
-  FLUVIAL_ASSIGN(out.writer, store.begin_pending(start_of(job, chunks_are_p(codec), fit)));
+  FLUVIAL_ASSIGN(out.writer, store.begin_pending(start_of(job, chunks_are_p(codec), fit, state_bytes)));
   return out;
 }
 
@@ -127,16 +129,13 @@ void feed(Out& out, const Fitting& fitting, const SharedBytes& chunk, const Meas
   out.fresh.push_back(chunk);
 }
 
-// Whether the parent would refuse the training's own update, without the residual, for its norm.
-Result<bool> is_too_long_alone(const UpdateJob& job, const kernels::Codec& codec, const Fitting& fitting,
-                               std::span<const float> p, store::SiteStore& store, Parallel& parallel) {
-  FLUVIAL_ASSIGN(const store::Residual residual, store.open_residual(job.run));
-  if (residual.info().zero) return true;
+// The training's own update, up to rounding: p less the residual that was added.
+Result<Values<float>> own_of(const UpdateJob& job, std::span<const float> p, const store::Residual& residual,
+                             Parallel& parallel) {
   const kernels::ChunkLayout layout = job.layout();
   Values<float> memory(p.size());
-  const std::span<float> update = memory.span();
   FLUVIAL_TRY(parallel.for_each(layout.chunk_count(), [&](std::size_t i) -> Status {
-    const std::span<float> chunk = layout.of(update, i);
+    const std::span<float> chunk = layout.of(memory.span(), i);
     Values<float> scratch(chunk.size());
     const std::span<float> of_residual = scratch.span();
     FLUVIAL_TRY(read_usable_residual(residual, layout.first_value(i), of_residual));
@@ -144,7 +143,24 @@ Result<bool> is_too_long_alone(const UpdateJob& job, const kernels::Codec& codec
     for (std::size_t k = 0; k < chunk.size(); ++k) chunk[k] = whole[k] - of_residual[k];
     return {};
   }));
-  const Encoder::Vector vector{layout, update, update};
+  return memory;
+}
+
+// Whether the parent would refuse the training's own update, without the residual, for its norm.
+Result<bool> is_too_long_alone(const UpdateJob& job, const kernels::Codec& codec, const Fitting& fitting,
+                               Update& update, store::SiteStore& store, Parallel& parallel) {
+  FLUVIAL_ASSIGN(const store::Residual residual, store.open_residual(job.run));
+  if (residual.info().zero) return true;
+  const kernels::ChunkLayout layout = job.layout();
+  Values<float> memory;
+  if (update.own.empty()) {
+    FLUVIAL_ASSIGN(memory, own_of(job, update.values(), residual, parallel));
+  } else {
+    FLUVIAL_TRY(fold_alone(codec, layout, update.own_values()));
+  }
+  const std::span<const float> own = update.own.empty() ? memory.span() : update.own_values();
+  Buffer state = Buffer::copy_of(update.state.span());
+  const Encoder::Vector vector{layout, own, own, {}, state.span()};
   const Encoder::Chunks all{.measures = [](std::size_t) { return true; }};
   FLUVIAL_ASSIGN(const std::unique_ptr<Encoder> encoder, Encoder::make(codec, key_of(job), vector, all, parallel));
   FLUVIAL_TRY(encoder->run(nullptr, parallel));
@@ -156,7 +172,8 @@ class OnePass {
  public:
   static Result<std::unique_ptr<OnePass>> begin(const UpdateJob& job, const kernels::Codec& codec,
                                                 store::SiteStore& store, Parallel& parallel) {
-    FLUVIAL_ASSIGN(std::unique_ptr<HostUpdate> update, HostUpdate::of(job, store));
+    FLUVIAL_ASSIGN(store::Residual residual, store.open_residual(job.run));
+    FLUVIAL_ASSIGN(std::unique_ptr<HostUpdate> update, HostUpdate::of(job, std::move(residual)));
     FLUVIAL_TRY(check_integers(job, update->integers()));
     std::unique_ptr<OnePass> pass(new OnePass(job, codec, std::move(update)));
     reach(job, UpdateJob::Step::kEncode);
@@ -227,8 +244,9 @@ Result<Whole> encode_on_host(const UpdateJob& job, const kernels::Codec& codec, 
         return {};
       }));
     }
-    const Encoder::Vector vector{layout, p, fit.whole() ? p : std::span<const float>(fitted.span()), fit};
-    FLUVIAL_ASSIGN(Out out, begin_out(job, codec, fit, store));
+    Buffer state = Buffer::copy_of(update.state.span());  // each time from the same one
+    const Encoder::Vector vector{layout, p, fit.whole() ? p : std::span<const float>(fitted.span()), fit, state.span()};
+    FLUVIAL_ASSIGN(Out out, begin_out(job, codec, fit, store, state.size()));
     const Encoder::Chunks chunks{
         .measures = [&](std::size_t) { return fitting.must_measure(); },
         .encoded = [&](const SharedBytes& chunk, const Measure& so_far) { feed(out, fitting, chunk, so_far); },
@@ -236,10 +254,11 @@ Result<Whole> encode_on_host(const UpdateJob& job, const kernels::Codec& codec, 
     FLUVIAL_ASSIGN(const std::unique_ptr<Encoder> encoder, Encoder::make(codec, key_of(job), vector, chunks, parallel));
     FLUVIAL_TRY(encoder->run(out.writer.get(), parallel));
     if (first && fitting.too_long(encoder->decoded())) {
-      FLUVIAL_ASSIGN(const bool own, is_too_long_alone(job, codec, fitting, p, store, parallel));
+      FLUVIAL_ASSIGN(const bool own, is_too_long_alone(job, codec, fitting, update, store, parallel));
       if (own) fitting.allow_any_norm();
     }
     if (fitting.accepts(encoder->decoded())) {
+      if (!state.empty()) FLUVIAL_TRY(out.writer->write_state(state.span()));
       return finish(job, std::move(out), encoder->digest(), update.integers, encoder->left_norm());
     }
     FLUVIAL_TRY(fitting.tighten(encoder->decoded()));
@@ -255,7 +274,8 @@ Result<std::optional<Whole>> encode_on_gpu(const UpdateJob& job, const kernels::
   const auto write_p = [&](std::size_t chunk, std::span<const float> p) {
     return out.writer->write_p(layout.first_value(chunk), p);
   };
-  FLUVIAL_ASSIGN(const float max_abs, make_p(gpu, job, store, parallel, write_p));
+  FLUVIAL_ASSIGN(const store::Residual residual, store.open_residual(job.run));
+  FLUVIAL_ASSIGN(const float max_abs, make_p(gpu, job, residual, parallel, write_p));
   reach_encoding(job);
   const Fitting fitting(job.plan, codec.spec(), max_abs);
   if (!fitting.fit().whole()) return std::optional<Whole>();
@@ -292,6 +312,15 @@ Result<Update> p_from_gpu(const UpdateJob& job, GpuUpdate& gpu, std::vector<std:
   return update;
 }
 
+// p, ready to be encoded, with the state if the codec keeps one.
+Result<Update> p_of(const UpdateJob& job, const kernels::Codec& codec, GpuUpdate* gpu, store::SiteStore& store,
+                    Parallel& parallel) {
+  FLUVIAL_ASSIGN(store::Residual residual, store.open_residual(job.run));
+  if (!keeps_state(codec, job.layout())) return make_update(job, gpu, residual, parallel);
+  FLUVIAL_ASSIGN(Update own, make_update(job, gpu, {}, parallel));
+  return fold_in(job, codec, std::move(own), residual, parallel);
+}
+
 }  // namespace
 
 class Encoding::Work {
@@ -326,11 +355,11 @@ class Encoding::Work {
       return {};
     }
     bool gpu_encodes = false;
-    if (gpu) {
+    if (gpu && !keeps_state(*codec_, job_.layout())) {
       FLUVIAL_ASSIGN(gpu_encodes, gpu->takes(codec_->spec()));
     }
     if (gpu_encodes) return encode_by(*gpu);
-    FLUVIAL_ASSIGN(Update update, make_update(job_, gpu.get(), store_, parallel_));
+    FLUVIAL_ASSIGN(Update update, p_of(job_, *codec_, gpu.get(), store_, parallel_));
     FLUVIAL_TRY(check_integers(job_, update.integers));
     reach_encoding(job_);
     return encode(std::move(update));
@@ -404,13 +433,15 @@ Result<store::PendingUpdate> encode_update(const UpdateJob& job, store::SiteStor
 }
 
 Result<store::Carried> fold_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel) {
+  FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, codec_of(job));
   FLUVIAL_ASSIGN(const std::unique_ptr<GpuUpdate> gpu, gpu_update_of(job));
-  FLUVIAL_ASSIGN(Update update, make_update(job, gpu.get(), store, parallel));
+  FLUVIAL_ASSIGN(Update update, p_of(job, *codec, gpu.get(), store, parallel));
   const kernels::ChunkLayout layout = job.layout();
   FLUVIAL_ASSIGN(std::unique_ptr<store::ResidualWriter> writer, store.begin_residual(job.run));
   for (std::size_t i = 0; i < layout.chunk_count(); ++i) {
     FLUVIAL_TRY(writer->write(layout.first_value(i), layout.of(update.values(), i)));
   }
+  if (!update.state.empty()) FLUVIAL_TRY(writer->write_state(job.plan.codec, update.state.span()));
   const float factor = job.lost ? 1 : job.late_factor;  // a restore took its round away: it was not too late for it
   return store.fold(job.run, job.round, std::move(writer), bounds_of(job.plan), job.workers, job.lost, factor);
 }

@@ -7,7 +7,8 @@
 namespace fluvial::edge {
 
 bool Encoder::takes_chunks_as_they_come(const kernels::Codec& codec, kernels::ChunkLayout layout) {
-  return codec.workspace_bytes({layout, {}}) == 0;  // what it finds out about a whole vector is kept there
+  // What it finds out about a whole vector is kept in the workspace.
+  return codec.workspace_bytes({layout, {}}) == 0 && codec.state_bytes({layout, {}}) == 0;
 }
 
 Encoder::Encoder(const kernels::Codec& codec, Buffer workspace, const kernels::EncodePlan& plan, Vector vector,
@@ -31,7 +32,8 @@ Result<std::unique_ptr<Encoder>> Encoder::make(const kernels::Codec& codec, cons
     }));
     input.surveyed = true;
   }
-  FLUVIAL_ASSIGN(const kernels::EncodePlan plan, codec.prepare(schema, vector.sent, key, input, {}, workspace.span()));
+  FLUVIAL_ASSIGN(const kernels::EncodePlan plan,
+                 codec.prepare(schema, vector.sent, key, input, vector.state, workspace.span()));
   return std::unique_ptr<Encoder>(new Encoder(codec, std::move(workspace), plan, vector, std::move(chunks)));
 }
 

@@ -25,6 +25,7 @@ class Encoder {
     std::span<const float> p;
     std::span<const float> sent;  // of p: p itself, or p as it is fitted
     store::Fit fit = {};
+    MutableByteSpan state = {};  // of a codec that keeps one, as fold() left it
   };
   struct Chunks {
     // Makes a chunk of p just before it is encoded, and says whether encoding still makes sense. Any thread; each chunk

@@ -145,7 +145,7 @@ TEST_F(FeedTest, NothingIsFedThatAParentWouldRefuse) {
   std::vector<std::string> codecs = kernels::test_values::codec_texts();
   std::erase_if(codecs, [](const std::string& text) {
     const kernels::CodecSpec spec = kernels::parse_codec(text).value();
-    return spec.kind == kernels::CodecKind::kDgc || spec.kind == kernels::CodecKind::kPowerSgd || spec.vote;
+    return spec.kind == kernels::CodecKind::kPowerSgd || spec.vote;
   });
   for (const double norm_max : {0.0, 25.0}) {  // of one update it is 18
     std::size_t begun_anew = 0;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/format.h"
+#include "kernels/ring.h"
 #include "kernels/vector.h"
 
 namespace fluvial::edge {
@@ -17,12 +18,13 @@ constexpr int kTightenedMax = 32;
 // Tightens a little more than the measurement demands, because rounding may take some of it back.
 constexpr double kMargin = 31.0 / 32;
 
-// No codec decodes a value to more than this many times the greatest value that it was given. With qsgd a block of
-// 2,048 equal values is sqrt(2,048) times as long as one of them. An unbiased randk multiplies a value by the number of
-// values in its stratum.
-double growth_max(const kernels::CodecSpec& codec) {
-  if (codec.kind != kernels::CodecKind::kRandk || !codec.unbiased) return 64;
-  return 2 / codec.ratio;
+// The greatest magnitude that a codec decodes to, given values up to `value_max`. With qsgd a block of 2,048 equal
+// values is sqrt(2,048) times as long as one of them. An unbiased randk multiplies a value by the number of values in
+// its stratum. Ring sends the same steps, whatever it is given.
+double decoded_max(const kernels::CodecSpec& codec, double value_max) {
+  if (codec.kind == kernels::CodecKind::kRing) return kernels::ring_value_max(codec);
+  if (codec.kind != kernels::CodecKind::kRandk || !codec.unbiased) return 64 * value_max;
+  return 2 / codec.ratio * value_max;
 }
 
 // The greatest float that does not exceed `bound`.
@@ -43,9 +45,9 @@ Fitting::Fitting(const round::Plan& plan, const kernels::CodecSpec& codec, float
       norm_max_(plan.update_norm_max),
       first_value_max_(std::min(max_abs, float_below(plan.value_abs_max))) {
   if (static_cast<double>(max_abs) > value_abs_max_) fit_.value_max = first_value_max_;
-  const bool grows = static_cast<double>(first_value_max_) * growth_max(codec) > value_abs_max_;
-  must_measure_ =
-      norm_max_ > 0 || (grows && codec.kind != kernels::CodecKind::kFp32 && codec.kind != kernels::CodecKind::kTopk);
+  const bool grows = decoded_max(codec, static_cast<double>(first_value_max_)) > value_abs_max_;
+  must_measure_ = norm_max_ > 0 || (grows && codec.kind != kernels::CodecKind::kFp32 &&
+                                    codec.kind != kernels::CodecKind::kTopk && codec.kind != kernels::CodecKind::kDgc);
 }
 
 bool Fitting::too_long(const Measure& decoded) const {

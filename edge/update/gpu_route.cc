@@ -52,7 +52,7 @@ Status name_value(const UpdateJob& job, const store::Residual& residual, std::ui
 
 }  // namespace
 
-Result<float> make_p(GpuUpdate& gpu, const UpdateJob& job, store::SiteStore& store, Parallel& parallel,
+Result<float> make_p(GpuUpdate& gpu, const UpdateJob& job, const store::Residual& residual, Parallel& parallel,
                      const LeaveP& leave) {
   const kernels::ChunkLayout layout = job.layout();
   GpuUpdate::From from;
@@ -66,7 +66,6 @@ Result<float> make_p(GpuUpdate& gpu, const UpdateJob& job, store::SiteStore& sto
       return {};
     };
   }
-  FLUVIAL_ASSIGN(const store::Residual residual, store.open_residual(job.run));
   if (!residual.info().zero) {
     from.residual = [&](std::uint64_t first, std::span<float> into) -> Status {
       FLUVIAL_ASSIGN(const std::uint64_t lost, read_usable_residual(residual, first, into));

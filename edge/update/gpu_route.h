@@ -22,7 +22,7 @@ Result<std::unique_ptr<GpuUpdate>> gpu_update_of(const UpdateJob& job);
 
 // Chunks of p as make_update() has them, screened, in order, one at a time. The greatest magnitude in p.
 using LeaveP = std::function<Status(std::size_t chunk_index, std::span<const float> p)>;
-Result<float> make_p(GpuUpdate& gpu, const UpdateJob& job, store::SiteStore& store, Parallel& parallel,
+Result<float> make_p(GpuUpdate& gpu, const UpdateJob& job, const store::Residual& residual, Parallel& parallel,
                      const LeaveP& leave);
 
 }  // namespace fluvial::edge

@@ -21,12 +21,12 @@ struct HostUpdate::Sources {
   store::Residual residual;
 };
 
-Result<std::unique_ptr<HostUpdate>> HostUpdate::of(const UpdateJob& job, store::SiteStore& store) {
+Result<std::unique_ptr<HostUpdate>> HostUpdate::of(const UpdateJob& job, store::Residual residual) {
   auto sources = std::make_unique<Sources>();
   FLUVIAL_ASSIGN(sources->base, PartValues::of(job.schema, {.model = job.base}));
   FLUVIAL_ASSIGN(sources->parts, values_of(job.schema, job.parts));
   for (const PartView& part : job.parts) (part.update ? sources->all_models : sources->all_updates) = false;
-  FLUVIAL_ASSIGN(sources->residual, store.open_residual(job.run));
+  sources->residual = std::move(residual);
   return std::unique_ptr<HostUpdate>(new HostUpdate(job, std::move(sources)));
 }
 
@@ -118,8 +118,8 @@ Update HostUpdate::take() {
 
 namespace {
 
-Result<Update> make_on_host(const UpdateJob& job, store::SiteStore& store, Parallel& parallel) {
-  FLUVIAL_ASSIGN(const std::unique_ptr<HostUpdate> update, HostUpdate::of(job, store));
+Result<Update> make_on_host(const UpdateJob& job, const store::Residual& residual, Parallel& parallel) {
+  FLUVIAL_ASSIGN(const std::unique_ptr<HostUpdate> update, HostUpdate::of(job, residual));
   FLUVIAL_TRY(parallel.for_each(job.layout().chunk_count(), [&](std::size_t i) -> Status {
     const Result<float> made = update->make(i);
     return made.ok() ? Status() : Status(made.error());
@@ -129,15 +129,15 @@ Result<Update> make_on_host(const UpdateJob& job, store::SiteStore& store, Paral
 
 }  // namespace
 
-Result<Update> make_update(const UpdateJob& job, GpuUpdate* gpu, store::SiteStore& store, Parallel& parallel) {
-  if (gpu == nullptr) return make_on_host(job, store, parallel);
+Result<Update> make_update(const UpdateJob& job, GpuUpdate* gpu, const store::Residual& residual, Parallel& parallel) {
+  if (gpu == nullptr) return make_on_host(job, residual, parallel);
   const kernels::ChunkLayout layout = job.layout();
-  Update update{.p = Buffer(static_cast<std::size_t>(layout.value_count) * sizeof(float)), .integers = {}};
+  Update update{.p = Buffer(static_cast<std::size_t>(layout.value_count) * sizeof(float))};
   const auto copy = [&](std::size_t chunk, std::span<const float> p) -> Status {
     std::ranges::copy(p, layout.of(update.values(), chunk).begin());
     return {};
   };
-  FLUVIAL_ASSIGN(update.max_abs, make_p(*gpu, job, store, parallel, copy));
+  FLUVIAL_ASSIGN(update.max_abs, make_p(*gpu, job, residual, parallel, copy));
   FLUVIAL_ASSIGN(const std::vector<PartValues> parts, values_of(job.schema, job.parts));
   update.integers = joined_integers(parts);
   return update;

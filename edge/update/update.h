@@ -17,15 +17,24 @@ struct Update {
   Buffer p;  // schema.value_count() fp32 values
   std::vector<std::int64_t> integers;
   float max_abs = 0;  // of p
+  // Of a codec with a state (codec_state.h), else empty:
+  Buffer own;    // the training's own update; empty if nobody asks for its norm
+  Buffer state;  // as it is once p is made
 
-  std::span<float> values() { return {reinterpret_cast<float*>(p.data()), p.size() / sizeof(float)}; }  // NOLINT
+  std::span<float> values() { return floats(p); }
+  std::span<float> own_values() { return floats(own); }
+
+ private:
+  static std::span<float> floats(Buffer& memory) {
+    return {reinterpret_cast<float*>(memory.data()), memory.size() / sizeof(float)};  // NOLINT: as it was taken
+  }
 };
 
 // The same on the host, chunk by chunk: what is done with a chunk next finds it in the cache.
 class HostUpdate {
  public:
-  // Uses up the early reduction. `job` outlives it.
-  static Result<std::unique_ptr<HostUpdate>> of(const UpdateJob& job, store::SiteStore& store);
+  // Uses up the early reduction. `job` outlives it. A default `residual` is zero.
+  static Result<std::unique_ptr<HostUpdate>> of(const UpdateJob& job, store::Residual residual);
   ~HostUpdate();
 
   const std::vector<std::int64_t>& integers() const { return update_.integers; }
@@ -55,6 +64,6 @@ class HostUpdate {
 // kDataLoss, naming tensor and index, when a value of the update, before the residual is added, is not finite or beyond
 // the plan's value_abs_max; p is finite, and may be beyond it. `gpu` (gpu_update_of()), if given, makes the update,
 // with the same bits if it is one GPU.
-Result<Update> make_update(const UpdateJob& job, GpuUpdate* gpu, store::SiteStore& store, Parallel& parallel);
+Result<Update> make_update(const UpdateJob& job, GpuUpdate* gpu, const store::Residual& residual, Parallel& parallel);
 
 }  // namespace fluvial::edge

@@ -46,14 +46,14 @@ def loss_of(model, source, generator):
     return nn.functional.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
 
 
-def train(socket, index):
+def train(socket, index, seed=0):
     torch.set_num_threads(1)
     device = "cuda" if torch.cuda.is_available() else "cpu"  # on a GPU, results stay there for the agent
     model, source = Characters().to(device), text(index).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for round in fluvial.connect(socket).rounds("characters"):
         round.load_into(model)
-        generator = torch.Generator().manual_seed(round.number)
+        generator = torch.Generator().manual_seed(1000 * seed + round.number)
         for _ in range(round.local_steps):
             loss = loss_of(model, source, generator)
             optimizer.zero_grad()

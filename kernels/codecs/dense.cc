@@ -25,7 +25,7 @@ Result<EncodePlan> DenseCodec::prepare(const VectorSchema& schema, std::span<con
 Result<std::size_t> DenseCodec::encode_chunk(const EncodePlan& plan, std::size_t chunk_index,
                                              std::span<const float> chunk, MutableByteSpan out) const {
   FLUVIAL_TRY(check_encode(*this, plan, chunk_index, chunk, out));
-  return encode(chunk, plan.layout.first_value(chunk_index), plan.key, out.data());
+  return encode(chunk, plan.layout.first_value(chunk_index), plan.key, out.data(), {});
 }
 
 Status DenseCodec::decode_chunk(ByteSpan bytes, std::span<float> out) const {
@@ -114,20 +114,12 @@ void DenseCodec::residual_of(std::span<const float> values, ByteSpan bytes, std:
   }
 }
 
-Result<std::size_t> DenseCodec::encode_residual(std::span<const float> chunk, std::uint64_t first_value,
-                                                const StreamKey& key, MutableByteSpan out,
-                                                std::span<float> residual) const {
-  FLUVIAL_ASSIGN(const std::size_t size, encode(chunk, first_value, key, out.data()));
-  residual_of(chunk, ByteSpan(out).first(size), residual);
-  return size;
-}
-
 Result<std::size_t> DenseCodec::encode_residual_chunk(const EncodePlan& plan, std::size_t chunk_index,
                                                       std::span<const float> chunk, MutableByteSpan out,
                                                       std::span<float> residual) const {
   FLUVIAL_TRY(check_encode(*this, plan, chunk_index, chunk, out));
   FLUVIAL_CHECK(residual.size() == chunk.size(), "a residual of another length");
-  return encode_residual(chunk, plan.layout.first_value(chunk_index), plan.key, out, residual);
+  return encode(chunk, plan.layout.first_value(chunk_index), plan.key, out.data(), residual);
 }
 
 void DenseCodec::add_piece(ByteSpan bytes, std::size_t first, float weight, std::size_t length,

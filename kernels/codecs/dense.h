@@ -30,9 +30,10 @@ class DenseCodec : public Codec {
   Status decode_add_chunk(ByteSpan bytes, float weight, std::span<float> sum) const final;
 
  protected:
-  // Encodes a whole chunk whose arguments were checked; `first_value` is its first coordinate.
+  // Encodes a whole chunk whose arguments were checked; `first_value` is its first coordinate. `residual`, unless it is
+  // empty, gets what that leaves: it has the chunk's length and may be the chunk.
   virtual Result<std::size_t> encode(std::span<const float> chunk, std::uint64_t first_value, const StreamKey& key,
-                                     std::byte* out) const = 0;
+                                     std::byte* out, std::span<float> residual) const = 0;
   // Everything about the format but the values themselves.
   virtual Status check_format(ByteSpan bytes, std::size_t value_count) const = 0;
   // Decodes values first to first + out.size() - 1 of a chunk of value_count that check_format accepted.
@@ -41,10 +42,6 @@ class DenseCodec : public Codec {
   // Each of the following has a default through decode_piece, which is slower and always right. A piece is the `length`
   // values from `first` on of a chunk that check_format accepted; spans are of the whole chunk.
 
-  // encode() and the residual in one go; `residual` has the chunk's length and may be the chunk.
-  virtual Result<std::size_t> encode_residual(std::span<const float> chunk, std::uint64_t first_value,
-                                              const StreamKey& key, MutableByteSpan out,
-                                              std::span<float> residual) const;
   // out = values - decoded; out may be values.data().
   virtual void residual_piece(ByteSpan bytes, std::size_t first, std::span<const float> values, std::size_t length,
                               float* out) const;
@@ -57,11 +54,12 @@ class DenseCodec : public Codec {
                                       std::span<std::int64_t> sum) const;
 
   const cpu::Loops& loops() const { return loops_; }
+  // The residual from a chunk's bytes, for an encode() that does not have it on the way.
+  void residual_of(std::span<const float> values, ByteSpan bytes, std::span<float> out) const;
 
  private:
   bool accumulate_piece(ByteSpan bytes, std::size_t first, double factor, std::size_t length,
                         std::span<std::int64_t> sum) const;
-  void residual_of(std::span<const float> values, ByteSpan bytes, std::span<float> out) const;
   void take_back(ByteSpan bytes, double factor, std::size_t end, std::span<std::int64_t> sum) const;
 
   CodecSpec spec_;

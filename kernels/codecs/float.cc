@@ -20,29 +20,8 @@ class FloatCodec final : public RunCodec {
   std::size_t encoded_bytes_max(std::size_t value_count) const override { return value_count * Format::kValueBytes; }
 
  protected:
-  Result<std::size_t> encode(std::span<const float> chunk, std::uint64_t first_value, const StreamKey&,
-                             std::byte* out) const override {
-    return encode_pieces(chunk, first_value, out, {});
-  }
-  Result<std::size_t> encode_residual(std::span<const float> chunk, std::uint64_t first_value, const StreamKey&,
-                                      MutableByteSpan out, std::span<float> residual) const override {
-    return encode_pieces(chunk, first_value, out.data(), residual);
-  }
-
-  Status check_format(ByteSpan bytes, std::size_t value_count) const override {
-    const std::size_t expected = value_count * Format::kValueBytes;
-    if (bytes.size() == expected) return {};
-    return Error{Code::kDataLoss,
-                 format_text("{} chunk of {} bytes, expected {}", Format::kName, bytes.size(), expected)};
-  }
-
-  CodeRun run_at(ByteSpan bytes, std::size_t value_count, std::size_t first) const override {
-    return {.codes = bytes.data() + first * Format::kValueBytes, .value_count = value_count - first, .scale = 1};
-  }
-
- private:
-  Result<std::size_t> encode_pieces(std::span<const float> chunk, std::uint64_t first_value, std::byte* out,
-                                    std::span<float> residual) const {
+  Result<std::size_t> encode(std::span<const float> chunk, std::uint64_t first_value, const StreamKey&, std::byte* out,
+                             std::span<float> residual) const override {
     for (std::size_t first = 0; first < chunk.size(); first += kPieceValues) {
       const std::span<const float> piece = chunk.subspan(first, std::min(kPieceValues, chunk.size() - first));
       std::byte* codes = out + first * Format::kValueBytes;
@@ -55,6 +34,17 @@ class FloatCodec final : public RunCodec {
       }
     }
     return chunk.size() * Format::kValueBytes;
+  }
+
+  Status check_format(ByteSpan bytes, std::size_t value_count) const override {
+    const std::size_t expected = value_count * Format::kValueBytes;
+    if (bytes.size() == expected) return {};
+    return Error{Code::kDataLoss,
+                 format_text("{} chunk of {} bytes, expected {}", Format::kName, bytes.size(), expected)};
+  }
+
+  CodeRun run_at(ByteSpan bytes, std::size_t value_count, std::size_t first) const override {
+    return {.codes = bytes.data() + first * Format::kValueBytes, .value_count = value_count - first, .scale = 1};
   }
 };
 

@@ -53,7 +53,8 @@ TEST(HostileBytes, EveryTruncationAndExtensionIsRefused) {
     const CodecKind kind = codec->spec().kind;
     // A short sparse chunk may fit another count, and a bit too many may be zero.
     const bool sparse = kind == CodecKind::kTopk || kind == CodecKind::kRandk || kind == CodecKind::kDgc;
-    if (kind != CodecKind::kSign && (!sparse || codec->spec().ratio == 1)) {
+    const bool nibbles = kind == CodecKind::kRing && codec->spec().bits <= 4;  // whose last code may be 0
+    if (kind != CodecKind::kSign && !nibbles && (!sparse || codec->spec().ratio == 1)) {
       EXPECT_FALSE(codec->screen_chunk(whole, 299, 0).ok()) << text;
     }
   }

@@ -27,12 +27,29 @@ class IntCodec final : public RunCodec {
 
  protected:
   Result<std::size_t> encode(std::span<const float> chunk, std::uint64_t first_value, const StreamKey& key,
-                             std::byte* out) const override {
-    return encode_blocks(chunk, first_value, key, out, {});
-  }
-  Result<std::size_t> encode_residual(std::span<const float> chunk, std::uint64_t first_value, const StreamKey& key,
-                                      MutableByteSpan out, std::span<float> residual) const override {
-    return encode_blocks(chunk, first_value, key, out.data(), residual);
+                             std::byte* out, std::span<float> residual) const override {
+    const ops::RandomStream stream = ops::random_stream(key.run, key.round, key.site);
+    store_le<std::uint64_t>(out, 0);
+    out[0] = kVersion;
+    store_le<std::uint16_t>(out + 2, static_cast<std::uint16_t>(spec().block_values));
+    std::byte* codes_out = out + codes_begin(chunk.size());
+    for (std::size_t block = 0; block < blocks(chunk.size()); ++block) {
+      const std::size_t first = block * block_size();
+      const std::span<const float> values = chunk.subspan(first, std::min(block_size(), chunk.size() - first));
+      const std::uint32_t amax_bits = loops().max_bits(values.data(), values.size());
+      if (amax_bits >= ops::kInfinityBits) [[unlikely]] {
+        return Error{Code::kInvalidArgument, format_text("{} cannot encode: {}", Width::kName,
+                                                         not_finite(values, first_value + first).message)};
+      }
+      const float scale = ops::block_scale(amax_bits, Width::kMost);
+      std::memcpy(out + kHeaderBytes + block * sizeof(float), &scale, sizeof(float));
+      std::byte* codes = codes_out + first / Width::kCodesInByte;
+      encode_block(values, first_value + first, scale, stream, codes);
+      if (!residual.empty()) {
+        value_loops().difference(codes, values.size(), scale, values.data(), residual.data() + first);
+      }
+    }
+    return encoded_bytes_max(chunk.size());
   }
 
   Status check_format(ByteSpan bytes, std::size_t value_count) const override {
@@ -97,32 +114,6 @@ class IntCodec final : public RunCodec {
         }
       }
     }
-  }
-
-  Result<std::size_t> encode_blocks(std::span<const float> chunk, std::uint64_t first_value, const StreamKey& key,
-                                    std::byte* out, std::span<float> residual) const {
-    const ops::RandomStream stream = ops::random_stream(key.run, key.round, key.site);
-    store_le<std::uint64_t>(out, 0);
-    out[0] = kVersion;
-    store_le<std::uint16_t>(out + 2, static_cast<std::uint16_t>(spec().block_values));
-    std::byte* codes_out = out + codes_begin(chunk.size());
-    for (std::size_t block = 0; block < blocks(chunk.size()); ++block) {
-      const std::size_t first = block * block_size();
-      const std::span<const float> values = chunk.subspan(first, std::min(block_size(), chunk.size() - first));
-      const std::uint32_t amax_bits = loops().max_bits(values.data(), values.size());
-      if (amax_bits >= ops::kInfinityBits) [[unlikely]] {
-        return Error{Code::kInvalidArgument, format_text("{} cannot encode: {}", Width::kName,
-                                                         not_finite(values, first_value + first).message)};
-      }
-      const float scale = ops::block_scale(amax_bits, Width::kMost);
-      std::memcpy(out + kHeaderBytes + block * sizeof(float), &scale, sizeof(float));
-      std::byte* codes = codes_out + first / Width::kCodesInByte;
-      encode_block(values, first_value + first, scale, stream, codes);
-      if (!residual.empty()) {
-        value_loops().difference(codes, values.size(), scale, values.data(), residual.data() + first);
-      }
-    }
-    return encoded_bytes_max(chunk.size());
   }
 
   void encode_block(std::span<const float> values, std::uint64_t first_coordinate, float scale,

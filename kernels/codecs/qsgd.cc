@@ -58,18 +58,12 @@ class QsgdCodec final : public DenseCodec {
 
  protected:
   Result<std::size_t> encode(std::span<const float> chunk, std::uint64_t first_value, const StreamKey& key,
-                             std::byte* out) const override {
-    if (spec().elias) {
-      FLUVIAL_ASSIGN(const std::size_t size, encode_elias(chunk, first_value, key, out));
-      if (size != 0) return size;
-    }
-    return encode_packed(chunk, first_value, key, out, nullptr);
-  }
-
-  Result<std::size_t> encode_residual(std::span<const float> chunk, std::uint64_t first_value, const StreamKey& key,
-                                      MutableByteSpan out, std::span<float> residual) const override {
-    if (spec().elias) return DenseCodec::encode_residual(chunk, first_value, key, out, residual);
-    return encode_packed(chunk, first_value, key, out.data(), residual.data());
+                             std::byte* out, std::span<float> residual) const override {
+    if (!spec().elias) return encode_packed(chunk, first_value, key, out, residual);
+    FLUVIAL_ASSIGN(const std::size_t size, encode_elias(chunk, first_value, key, out));
+    if (size == 0) return encode_packed(chunk, first_value, key, out, residual);
+    if (!residual.empty()) residual_of(chunk, ByteSpan(out, size), residual);
+    return size;
   }
 
   Status check_format(ByteSpan bytes, std::size_t value_count) const override {
@@ -139,9 +133,8 @@ class QsgdCodec final : public DenseCodec {
     return step;
   }
 
-  // `residual` may be null, or the chunk itself.
   Result<std::size_t> encode_packed(std::span<const float> chunk, std::uint64_t first_value, const StreamKey& key,
-                                    std::byte* out, float* residual) const {
+                                    std::byte* out, std::span<float> residual) const {
     const Layout layout = this->layout(chunk.size());
     BlockRandom random(loops(), key);
     Codes scratch;
@@ -154,7 +147,9 @@ class QsgdCodec final : public DenseCodec {
       FLUVIAL_ASSIGN(const float step, quantise(chunk.subspan(first, size), first_value + first, &random, codes));
       store_float(out + layout.step_at(block), step);
       if (width_ != 8) quantise_.pack(codes, size, width_, out + layout.codes_at(block));
-      if (residual != nullptr) values_.difference(as_bytes(codes), size, step, chunk.data() + first, residual + first);
+      if (!residual.empty()) {
+        values_.difference(as_bytes(codes), size, step, chunk.data() + first, residual.data() + first);
+      }
     }
     return layout.bytes();
   }

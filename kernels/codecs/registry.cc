@@ -4,8 +4,8 @@ namespace fluvial::kernels {
 namespace {
 
 constexpr const CodecEntry* kEntries[] = {
-    &kFp32Entry, &kFp16Entry,  &kBf16Entry, &kInt8Entry, &kInt4Entry,     &kSignEntry,
-    &kTopkEntry, &kRandkEntry, &kDgcEntry,  &kQsgdEntry, &kTernGradEntry, &kPowerSgdEntry,
+    &kFp32Entry,  &kFp16Entry, &kBf16Entry, &kInt8Entry,     &kInt4Entry,     &kSignEntry, &kTopkEntry,
+    &kRandkEntry, &kDgcEntry,  &kQsgdEntry, &kTernGradEntry, &kPowerSgdEntry, &kRingEntry,
 };
 
 }  // namespace
@@ -30,6 +30,15 @@ std::string codec_names() {
   std::string names;
   for (const CodecEntry* entry : kEntries) names.append(names.empty() ? "" : ", ").append(entry->name);
   return names;
+}
+
+std::vector<std::string> codec_examples() {
+  std::vector<std::string> examples;
+  for (const CodecEntry* entry : kEntries) {
+    std::string& text = examples.emplace_back(entry->name);
+    if (!entry->required.empty()) text.append(":").append(entry->required);
+  }
+  return examples;
 }
 
 }  // namespace fluvial::kernels

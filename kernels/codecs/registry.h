@@ -23,6 +23,7 @@ struct CodecEntry {
   Status (*check)(const CodecSpec& spec);  // ranges
   std::unique_ptr<Codec> (*make)(const CodecSpec& spec, cpu::Target target);
   double ratio = CodecSpec{}.ratio;  // what a text without that option means
+  std::string_view required = {};    // an example of the options that have no default
 };
 
 std::span<const CodecEntry* const> codec_entries();
@@ -42,5 +43,6 @@ extern const CodecEntry kTopkEntry;
 extern const CodecEntry kRandkEntry;
 extern const CodecEntry kDgcEntry;
 extern const CodecEntry kPowerSgdEntry;
+extern const CodecEntry kRingEntry;
 
 }  // namespace fluvial::kernels

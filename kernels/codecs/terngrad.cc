@@ -40,13 +40,34 @@ class TernGradCodec final : public DenseCodec {
 
  protected:
   Result<std::size_t> encode(std::span<const float> chunk, std::uint64_t first_value, const StreamKey& key,
-                             std::byte* out) const override {
-    return encode_blocks(chunk, first_value, key, out, nullptr);
-  }
-
-  Result<std::size_t> encode_residual(std::span<const float> chunk, std::uint64_t first_value, const StreamKey& key,
-                                      MutableByteSpan out, std::span<float> residual) const override {
-    return encode_blocks(chunk, first_value, key, out.data(), residual.data());
+                             std::byte* out, std::span<float> residual) const override {
+    const Layout layout = this->layout(chunk.size());
+    BlockRandom random(loops(), key);
+    Codes codes;
+    store_le<std::uint64_t>(out, 0);
+    out[0] = kVersion;
+    store_le<std::uint16_t>(out + 2, static_cast<std::uint16_t>(spec().block_values));
+    store_le<std::uint32_t>(out + 4, static_cast<std::uint32_t>(chunk.size()));
+    for (std::size_t block = 0; block < layout.count(); ++block) {
+      const std::size_t first = layout.first(block);
+      const std::span<const float> values = chunk.subspan(first, layout.size(block));
+      const std::size_t width = Layout::packed_bytes(values.size());
+      FLUVIAL_ASSIGN(const float scale, scale_of(values, first_value + first));
+      store_float(out + layout.scale_at(block), scale);
+      if (scale == 0) {
+        std::memset(codes.data(), 0, kDigits * width);
+      } else {
+        quantise_.terngrad_encode(values.data(), values.size(), ops::kChances / scale,
+                                  random.of(first_value + first, values.size()), codes.data());
+        std::fill(codes.begin() + static_cast<std::ptrdiff_t>(values.size()),
+                  codes.begin() + static_cast<std::ptrdiff_t>(kDigits * width), std::int8_t{0});
+      }
+      quantise_.ternary_pack(codes.data(), width, reinterpret_cast<std::int8_t*>(out + layout.codes_at(block)));
+      if (!residual.empty()) {
+        values_.difference(as_bytes(codes.data()), values.size(), scale, values.data(), residual.data() + first);
+      }
+    }
+    return layout.bytes();
   }
 
   Status check_format(ByteSpan bytes, std::size_t value_count) const override {
@@ -120,37 +141,6 @@ class TernGradCodec final : public DenseCodec {
     }
     return ops::terngrad_scale(amax_bits, clips ? sum_lanes(lanes) : 0.0, static_cast<std::uint32_t>(values.size()),
                                spec().clip);
-  }
-
-  // `residual` may be null, or the chunk itself.
-  Result<std::size_t> encode_blocks(std::span<const float> chunk, std::uint64_t first_value, const StreamKey& key,
-                                    std::byte* out, float* residual) const {
-    const Layout layout = this->layout(chunk.size());
-    BlockRandom random(loops(), key);
-    Codes codes;
-    store_le<std::uint64_t>(out, 0);
-    out[0] = kVersion;
-    store_le<std::uint16_t>(out + 2, static_cast<std::uint16_t>(spec().block_values));
-    store_le<std::uint32_t>(out + 4, static_cast<std::uint32_t>(chunk.size()));
-    for (std::size_t block = 0; block < layout.count(); ++block) {
-      const std::size_t first = layout.first(block);
-      const std::span<const float> values = chunk.subspan(first, layout.size(block));
-      const std::size_t width = Layout::packed_bytes(values.size());
-      FLUVIAL_ASSIGN(const float scale, scale_of(values, first_value + first));
-      store_float(out + layout.scale_at(block), scale);
-      if (scale == 0) {
-        std::memset(codes.data(), 0, kDigits * width);
-      } else {
-        quantise_.terngrad_encode(values.data(), values.size(), ops::kChances / scale,
-                                  random.of(first_value + first, values.size()), codes.data());
-        std::fill(codes.begin() + static_cast<std::ptrdiff_t>(values.size()),
-                  codes.begin() + static_cast<std::ptrdiff_t>(kDigits * width), std::int8_t{0});
-      }
-      quantise_.ternary_pack(codes.data(), width, reinterpret_cast<std::int8_t*>(out + layout.codes_at(block)));
-      if (residual != nullptr)
-        values_.difference(as_bytes(codes.data()), values.size(), scale, values.data(), residual + first);
-    }
-    return layout.bytes();
   }
 
   const cpu::QsgdLoops& quantise_;

@@ -6,6 +6,7 @@
 #include "kernels/ops/fixed.h"
 #include "kernels/ops/fp16.h"
 #include "kernels/ops/int8.h"
+#include "kernels/ops/ring.h"
 
 static_assert(std::endian::native == std::endian::little, "the loops store little-endian values by copying them");
 

@@ -18,12 +18,12 @@ struct ValueLoops {
   void (*add)(const std::byte* codes, std::size_t n, float scale, float weight, float* sum);
   // sum[i] += value * factor, rounded; every |value * factor| is below 2^51.
   void (*accumulate)(const std::byte* codes, std::size_t n, float scale, double factor, std::int64_t* sum);
-  // Magnitude bits (ops/bits.h) of a bound of the values; of fp32, bf16 and fp16 the greatest itself.
+  // Magnitude bits (ops/bits.h) of a bound of the values; of int8 and int4 the greatest code's, of others the greatest.
   std::uint32_t (*bound)(const std::byte* codes, std::size_t n, float scale);
 };
 
 struct DenseLoops {
-  ValueLoops fp32, bf16, fp16, int8, int4;
+  ValueLoops fp32, bf16, fp16, int8, int4, int16, int24;
 
   // Return the greatest magnitude, as bits, of the encoded values.
   std::uint32_t (*bf16_encode)(const float* x, std::size_t n, std::byte* out);

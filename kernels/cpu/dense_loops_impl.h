@@ -94,6 +94,47 @@ struct Int8 {
   }
 };
 
+// Codes that ring sends. Their bound is what they hold: a code of all their bits is rare.
+struct Int16 {
+  static constexpr std::size_t kBytes = 2;
+  static inline __attribute__((always_inline)) std::int32_t code(const std::byte* codes, std::size_t i) {
+    return load<std::int16_t>(codes, i);
+  }
+  static inline __attribute__((always_inline)) float at(const std::byte* codes, std::size_t i, float scale) {
+    return ops::ring_value(code(codes, i), scale);
+  }
+  static std::uint32_t bound(const std::byte* codes, std::size_t n, float scale);
+};
+
+struct Int24 {
+  static constexpr std::size_t kBytes = 3;
+  static inline __attribute__((always_inline)) std::int32_t code(const std::byte* codes, std::size_t i) {
+    return ops::ring_code_of(load<std::uint8_t>(codes, 3 * i), load<std::uint8_t>(codes, 3 * i + 1),
+                             load<std::uint8_t>(codes, 3 * i + 2));
+  }
+  static inline __attribute__((always_inline)) float at(const std::byte* codes, std::size_t i, float scale) {
+    return ops::ring_value(code(codes, i), scale);
+  }
+  static std::uint32_t bound(const std::byte* codes, std::size_t n, float scale);
+};
+
+template <typename Format>
+std::uint32_t bound_of_codes(const std::byte* FLUVIAL_RESTRICT codes, std::size_t n, float scale) {
+  std::int32_t most = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::int32_t code = Format::code(codes, i);
+    const std::int32_t magnitude = code < 0 ? -code : code;
+    most = magnitude > most ? magnitude : most;
+  }
+  return ops::float_bits(ops::ring_value(most, scale));
+}
+std::uint32_t Int16::bound(const std::byte* codes, std::size_t n, float scale) {
+  return bound_of_codes<Int16>(codes, n, scale);
+}
+std::uint32_t Int24::bound(const std::byte* codes, std::size_t n, float scale) {
+  return bound_of_codes<Int24>(codes, n, scale);
+}
+
 template <typename Format>
 inline __attribute__((always_inline)) void prefetch_codes(const std::byte* codes, std::size_t i) {
   prefetch(codes + (i + kAheadValues) * Format::kBytes, kStrideValues * Format::kBytes);
@@ -272,6 +313,8 @@ constexpr DenseLoops kDenseTable = {
              .add = int4_add,
              .accumulate = int4_accumulate,
              .bound = int4_bound},
+    .int16 = kValueLoops<Int16>,
+    .int24 = kValueLoops<Int24>,
     .bf16_encode = bf16_encode,
     .fp16_encode = fp16_encode,
     .round_nearest = round_nearest,

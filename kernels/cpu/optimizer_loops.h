@@ -14,6 +14,7 @@ using AdaptiveLoop = void (*)(const ops::AdaptiveFactors& f, const float* mean, 
 
 struct OptimizerLoops {
   AdaptiveLoop adagrad, adam, yogi;
+  void (*signsgd)(double lr, const float* mean, std::size_t n, float* model);
   void (*nesterov)(double lr, double momentum, const float* mean, std::size_t n, float* moment, float* model);
   // Between the N-th steps, which leave the moment as it is; and the N-th one, after which the buffer is empty.
   void (*delayed_nesterov)(const ops::DelayedNesterovFactors& f, const float* mean, std::size_t n, const float* moment,

@@ -50,6 +50,10 @@ void nesterov(double lr, double momentum, const float* FLUVIAL_RESTRICT mean, st
   }
 }
 
+void signsgd(double lr, const float* FLUVIAL_RESTRICT mean, std::size_t n, float* FLUVIAL_RESTRICT model) {
+  for (std::size_t i = 0; i < n; ++i) model[i] = ops::sgd_step(lr, ops::sign_of(mean[i]), model[i]);
+}
+
 void delayed_nesterov(const ops::DelayedNesterovFactors& factors, const float* FLUVIAL_RESTRICT mean, std::size_t n,
                       const float* FLUVIAL_RESTRICT moment, float* FLUVIAL_RESTRICT buffer,
                       float* FLUVIAL_RESTRICT model) {
@@ -127,6 +131,7 @@ constexpr OptimizerLoops kOptimizerTable = {
     .adagrad = adagrad,
     .adam = adam,
     .yogi = yogi,
+    .signsgd = signsgd,
     .nesterov = nesterov,
     .delayed_nesterov = delayed_nesterov,
     .delayed_nesterov_nth = delayed_nesterov_nth,

@@ -28,8 +28,6 @@ struct SignLoops {
                      std::int64_t* sum);
   // lanes[i % 16] += decoded[i]^2 in fp64, in order: the sum that a screen of the decoded values makes.
   void (*squares)(const std::byte* scales, std::size_t n, std::size_t block, double* lanes);
-  // -1, 0 or +1 for each sum.
-  void (*majority)(const std::int64_t* sum, std::size_t n, float* out);
 };
 
 const SignLoops& sign_loops(Target target);  // one of supported_targets()

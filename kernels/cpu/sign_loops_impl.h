@@ -301,10 +301,6 @@ void squares(const std::byte* scales, std::size_t n, std::size_t block, double* 
   }
 }
 
-void majority(const std::int64_t* FLUVIAL_RESTRICT sum, std::size_t n, float* FLUVIAL_RESTRICT out) {
-  for (std::size_t i = 0; i < n; ++i) out[i] = ops::majority(sum[i]);
-}
-
 constexpr SignLoops kTable = {
     .encode = encode,
     .decode = decode,
@@ -312,7 +308,6 @@ constexpr SignLoops kTable = {
     .add = add,
     .accumulate = accumulate,
     .squares = squares,
-    .majority = majority,
 };
 
 }  // namespace

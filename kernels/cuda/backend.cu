@@ -19,6 +19,7 @@ class GpuBackend final : public Runtime {
       case CodecKind::kTopk:
       case CodecKind::kDgc: return make_topk_codec(spec);
       case CodecKind::kRandk: return make_randk_codec(spec);
+      case CodecKind::kRing: return make_ring_codec(spec);
       case CodecKind::kPowerSgd: break;
     }
     return Error{Code::kFailedPrecondition, "powersgd has two passes: device_powersgd.h"};

@@ -76,5 +76,6 @@ MadeCodec make_topk_codec(const CodecSpec& spec);  // topk, dgc
 MadeCodec make_randk_codec(const CodecSpec& spec);
 MadeCodec make_qsgd_codec(const CodecSpec& spec);
 MadeCodec make_terngrad_codec(const CodecSpec& spec);
+MadeCodec make_ring_codec(const CodecSpec& spec);
 
 }  // namespace fluvial::kernels::FLUVIAL_GPU

@@ -30,9 +30,4 @@ FLUVIAL_HD float sign_value(std::uint32_t bit, float scale) { return bits_float(
 
 FLUVIAL_HD std::int64_t sign_term(std::uint32_t bit, std::int64_t term) { return bit != 0 ? -term : term; }
 
-// -1, 0 or +1: a tie of votes is 0.
-FLUVIAL_HD float majority(std::int64_t votes) {
-  return static_cast<float>(static_cast<std::int32_t>(votes > 0) - static_cast<std::int32_t>(votes < 0));
-}
-
 }  // namespace fluvial::kernels::ops

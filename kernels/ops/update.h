@@ -10,6 +10,8 @@ FLUVIAL_HD float pseudo_gradient(float base, float local, float residual) { retu
 
 FLUVIAL_HD float folded(float update, float residual) { return (update + residual) + 0.0F; }
 
+FLUVIAL_HD float sign_of(float value) { return value > 0 ? 1.0F : value < 0 ? -1.0F : 0.0F; }
+
 FLUVIAL_HD float sgd_step(double lr, float mean, float model) {
   return static_cast<float>(static_cast<double>(model) - lr * static_cast<double>(mean));
 }

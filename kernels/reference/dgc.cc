@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <string>
 
 namespace fluvial::kernels::reference {
 
@@ -26,6 +27,27 @@ std::vector<double> Dgc::round(std::span<const double> gradient, std::size_t k) 
     u[order[i]] = v[order[i]] = 0;
   }
   return sent;
+}
+
+std::optional<DgcOptions> dgc_options(std::string_view codec) {
+  if (codec != "dgc" && !codec.starts_with("dgc:")) return std::nullopt;
+  const auto number = [&](std::string_view key, double fallback) {
+    const std::size_t at = codec.find(key);
+    return at == std::string_view::npos ? fallback : std::stod(std::string(codec.substr(at + key.size())));
+  };
+  return DgcOptions{.momentum = number("momentum=", 0.9), .clip = number("clip=", 0)};
+}
+
+void dgc_moment(const DgcOptions& options, std::span<float> moment, std::span<float> gradient) {
+  const auto [momentum, clip] = options;
+  double squares = 0;
+  for (const float value : gradient) squares += static_cast<double>(value) * static_cast<double>(value);
+  const auto factor = static_cast<float>(clip > 0 && std::sqrt(squares) > clip ? clip / std::sqrt(squares) : 1.0);
+  for (std::size_t i = 0; i < gradient.size(); ++i) {
+    const float clipped = gradient[i] * factor;
+    const float kept = static_cast<float>(momentum) * moment[i];
+    gradient[i] = moment[i] = kept + clipped;
+  }
 }
 
 double dgc_ratio(double ratio, std::uint32_t warmup_rounds, std::uint64_t round) {

@@ -66,6 +66,8 @@ void coordinate(std::string_view name, const OptimizerOptions& o, double d, doub
     x -= o.lr * d;
   } else if (name == "mean") {
     x = d;
+  } else if (name == "signsgd") {
+    x -= o.lr * sign(d);
   } else if (name == "fedavgm") {
     m = o.momentum * m + d;
     x -= o.lr * m;

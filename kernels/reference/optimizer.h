@@ -23,8 +23,8 @@ struct OptimizerState {
   std::vector<double> model, moment, variance;  // delayed_nesterov has its buffer in the variance's place
 };
 
-// One step of fedavg, fedavgm, fedadagrad, fedadam, fedyogi, nesterov, delayed_nesterov, lars, lamb or mean. `step`
-// counts from 1. `layers` cover the model, for lars and lamb.
+// One step of fedavg, fedavgm, fedadagrad, fedadam, fedyogi, nesterov, delayed_nesterov, lars, lamb, mean or signsgd.
+// `step` counts from 1. `layers` cover the model, for lars and lamb.
 void optimizer_step(std::string_view name, const OptimizerOptions& options, std::uint64_t step,
                     const std::vector<double>& d, const std::vector<Layer>& layers, OptimizerState& state);
 

@@ -7,6 +7,7 @@
 
 #include "kernels/reference/quantised.h"
 #include "kernels/reference/reader.h"
+#include "kernels/reference/ring.h"
 #include "kernels/reference/sign.h"
 #include "kernels/reference/sparse.h"
 #include "kernels/reference/zstd.h"
@@ -111,6 +112,8 @@ std::optional<std::vector<double>> decode(std::string_view codec, ByteSpan bytes
     return decode_qsgd(bytes, value_count);
   } else if (name == "terngrad") {
     return decode_terngrad(bytes, value_count);
+  } else if (name == "ring") {
+    return decode_ring(bytes, value_count);
   } else {
     return std::nullopt;
   }

@@ -155,6 +155,11 @@ Step optimizer_step(const round::ServerOptimizer& o, const round::Schema& schema
     case Optimizer::kFedAvg:
       for (std::size_t i = 0; i < mean.size(); ++i) s.model[i] = narrow(wide(s.model[i]) - lr * wide(mean[i]));
       break;
+    case Optimizer::kSignSgd:
+      for (std::size_t i = 0; i < mean.size(); ++i) {
+        if (mean[i] != 0) s.model[i] = narrow(wide(s.model[i]) + (mean[i] < 0 ? lr : -lr));
+      }
+      break;
     case Optimizer::kMean: s.model.assign(mean.begin(), mean.end()); break;
     case Optimizer::kFedAvgM:
     case Optimizer::kNesterov:

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/format.h"
+#include "kernels/reference/dgc.h"
 
 namespace fluvial::simulator {
 namespace {
@@ -37,6 +38,14 @@ Values left_out(const Values& p, const std::vector<double>& decoded) {
   Values out(p.size());
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = p[i] - static_cast<float>(decoded[i]);
   return out;
+}
+
+// The moment of what was sent is forgotten.
+Values masked(Values moment, const std::vector<double>& decoded) {
+  for (std::size_t i = 0; i < moment.size(); ++i) {
+    if (decoded[i] != 0) moment[i] = 0;
+  }
+  return moment;
 }
 
 double norm(const Values& values) {
@@ -223,8 +232,8 @@ void SiteChecks::follow(const std::string& name, SiteId site, RunId run, Book& b
   if (seen.pending && seen.pending->round == round && !book.pending) {
     encoded(name, book, *seen.pending);
   } else if (!book.pending && folded(book, seen)) {
-    book.residual.values = damped(sum(book.trained->update, book.residual.values), book.bounds.late_factor);
-    ++book.residual.age_rounds;
+    Pending late = made(book);
+    book.residual = {damped(late.p, book.bounds.late_factor), book.residual.age_rounds + 1, std::move(late.moment)};
   }
   book.trained.reset();  // otherwise the training is lost: its process died, or not_encoded() has said why
 }
@@ -234,10 +243,12 @@ void SiteChecks::resolved(SiteId site, RunId run, Book& book) {
   const KnownUpdate* sent = truth_.find(run, pending.round, site, pending.digest);
   switch (book.resolving->outcome) {
     case round::Outcome::kCounted:
-      if (sent != nullptr) book.residual = {left_out(pending.p, sent->values), 0};
+      if (sent != nullptr) {
+        book.residual = {left_out(pending.p, sent->values), 0, masked(pending.moment, sent->values)};
+      }
       break;
     case round::Outcome::kLate:
-      book.residual = {damped(pending.p, book.bounds.late_factor), book.residual.age_rounds + 1};
+      book.residual = {damped(pending.p, book.bounds.late_factor), book.residual.age_rounds + 1, pending.moment};
       break;
     case round::Outcome::kRefused:
       if (!book.residual.values.empty()) ++book.residual.age_rounds;
@@ -249,11 +260,25 @@ void SiteChecks::resolved(SiteId site, RunId run, Book& book) {
 
 void SiteChecks::encoded(const std::string& name, Book& book, const Pending& seen) {
   const Trained& trained = *book.trained;
-  wrong(name, "its submission", seen.p, sum(trained.update, book.residual.values));
+  Pending expected = made(book);
+  wrong(name, "its submission", seen.p, expected.p);
   if (seen.integers != trained.integers || seen.weight != trained.weight) {
     report_("conservation", name + ": its submission's integers or weight are not those that it trained");
   }
   book.pending = seen;
+  book.pending->moment = std::move(expected.moment);
+}
+
+SiteChecks::Pending SiteChecks::made(const Book& book) {
+  Pending made;
+  Values update = book.trained->update;
+  if (const auto dgc = kernels::reference::dgc_options(book.trained->codec)) {
+    made.moment = book.residual.moment;
+    made.moment.resize(update.size());
+    kernels::reference::dgc_moment(*dgc, made.moment, update);
+  }
+  made.p = sum(update, book.residual.values);
+  return made;
 }
 
 void SiteChecks::compare(const std::string& name, Book& book, const Seen& seen) {
@@ -274,8 +299,13 @@ void SiteChecks::compare(const std::string& name, Book& book, const Seen& seen) 
     report_("conservation", name + format_text(": its residual's age is {}, and is said to be {}",
                                                book.residual.age_rounds, seen.residual.age_rounds));
   }
+  // The store's word is taken for all but moments: nobody asks for those, and what is made with one is compared.
+  Values in_force = dropped ? Values() : std::move(book.residual.moment);
+  Values of_pending = book.pending ? std::move(book.pending->moment) : Values();
   book.pending = seen.pending;
   book.residual = seen.residual;
+  book.residual.moment = std::move(in_force);
+  if (book.pending) book.pending->moment = std::move(of_pending);
 }
 
 void SiteChecks::wrong(const std::string& name, const std::string& what, const Values& is, const Values& expected) {

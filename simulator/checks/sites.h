@@ -2,7 +2,9 @@
 // the site holds (its submission, its residual), or was dropped for a reason that the journal or the plan gives. Every
 // transition of the site's store is made again with the reference's arithmetic:
 //
-//   encoding   p = (base - local) + residual, in fp32; integers and weight are those that were trained
+//   encoding   p = (base - local) + residual, in fp32; integers and weight are those that were trained. With dgc the
+//              moment u = m u + (base - local) is added in the place of base - local; counted it forgets what was sent,
+//              late it stays as it was made, refused as it was before; it is dropped and inherited with the residual
 //   counted    residual = p - decode(what was sent), in fp32       only if the journal holds it with its digest
 //   late       residual = p, times the factor of late.md           only if the journal neither holds nor refuses it
 //   refused    residual as it was, p is dropped                    only if the journal refuses it
@@ -37,6 +39,7 @@ struct Trained {
   std::vector<std::int64_t> integers;
   std::uint64_t weight = 0;
   bool lost = false;  // of an earlier history: it goes into the residual, and its round is not recorded
+  std::string codec = {};
 };
 // Of the plan; 0: none.
 struct CarriedBounds {
@@ -77,10 +80,12 @@ class SiteChecks {
     Values p;
     std::vector<std::int64_t> integers;
     std::uint64_t weight = 0;
+    Values moment = {};  // of dgc, as p was made with
   };
   struct Residual {
     Values values;
     std::uint64_t age_rounds = 0;
+    Values moment = {};
   };
   struct Resolving {
     RoundId round;
@@ -105,6 +110,7 @@ class SiteChecks {
   static bool folded(const Book& book, const Seen& seen);
   void follow(const std::string& name, SiteId site, RunId run, Book& book, const Seen& seen);
   void resolved(SiteId site, RunId run, Book& book);
+  static Pending made(const Book& book);  // what its training and what it carries make: p and the moment
   void encoded(const std::string& name, Book& book, const Pending& seen);
   void compare(const std::string& name, Book& book, const Seen& seen);
   void wrong(const std::string& name, const std::string& what, const Values& is, const Values& expected);

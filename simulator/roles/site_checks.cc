@@ -48,7 +48,8 @@ void SiteRole::take_in(const edge::Offer& offer, bool lost, const CarriedBounds&
   const TrainingResult& made = trainers_.last();
   const std::uint64_t weight = std::min<std::uint64_t>(made.weight, offer.weight_max);  // as the round records it
   cast_.checks().sites().beginning(self(), offer.run, offer.continues);
-  cast_.checks().sites().encoding(self(), offer.run, {offer.round, made.update, made.integers, weight, lost}, bounds,
+  cast_.checks().sites().encoding(self(), offer.run,
+                                  {offer.round, made.update, made.integers, weight, lost, offer.plan.codec}, bounds,
                                   malice_.is_wicked());
   faults_before_ = world().disk(host()).faults_met();
 }

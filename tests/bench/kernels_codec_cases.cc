@@ -26,7 +26,7 @@ using kernels::CodecSpec;
 
 // Variants that are measured in addition to each codec's default. One that this build cannot parse is left out.
 constexpr std::string_view kVariants[] = {"int8:rounding=nearest", "int4:rounding=nearest", "qsgd:encoding=elias",
-                                          "powersgd:rank=4"};
+                                          "ring:bits=16,max=0.05", "powersgd:rank=4"};
 
 constexpr kernels::StreamKey kKey = {.run = 1, .round = 2, .site = 3};
 constexpr std::uint32_t kWeight = 100;
@@ -287,7 +287,13 @@ Label label_of(const CodecSpec& spec) {
   };
   const std::string text = kernels::to_string(spec);
   Label label = {.codec = text.substr(0, text.find(':')), .rounding = ""};
-  const std::vector<std::string> usual = options_of(kernels::parse_codec(label.codec).value());
+  const auto is_its = [&](std::string_view example) {
+    return example.starts_with(label.codec) &&
+           (example.size() == label.codec.size() || example[label.codec.size()] == ':');
+  };
+  const std::vector<std::string> examples = kernels::codec_examples();
+  const std::vector<std::string> usual =
+      options_of(kernels::parse_codec(*std::ranges::find_if(examples, is_its)).value());
   char separator = ':';
   for (const std::string& option : options_of(spec)) {
     if (option.starts_with("rounding=")) {
@@ -328,17 +334,14 @@ void add_cases(const CodecSpec& spec, bool is_default, std::vector<Case>& cases)
 
 std::vector<Case> codec_cases() {
   std::vector<Case> cases;
-  const std::string names = kernels::codec_names();
-  for (std::size_t at = 0; at < names.size();) {
-    const std::size_t end = std::min(names.find(", ", at), names.size());
-    const std::string name = names.substr(at, end - at);
-    add_cases(kernels::parse_codec(name).value(), true, cases);
+  for (const std::string& example : kernels::codec_examples()) {
+    const std::string name = example.substr(0, example.find(':'));
+    add_cases(kernels::parse_codec(example).value(), true, cases);
     for (const std::string_view variant : kVariants) {
       if (!variant.starts_with(name + ":")) continue;
       const auto spec = kernels::parse_codec(variant);
       if (spec.ok()) add_cases(*spec, false, cases);
     }
-    at = end + 2;
   }
   return cases;
 }

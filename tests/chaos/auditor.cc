@@ -34,7 +34,7 @@ Auditor::Auditor(cli::AdminClient admin, Audited what, std::optional<cli::Audit>
       audit_(audit ? std::move(*audit)
                    : cli::Audit(what_.plan, what_.seed, what_.run, what_.sites, cli::kBenchWeightMax,
                                 static_cast<std::size_t>(what_.schema.integer_count()))),
-      log_(what_.plan.quorum) {
+      log_(what_.plan.quorum, what_.plan.mode == "async") {
   audit_.continue_as(what_.plan, what_.run);
   audit_.set_known(what_.known);
   progress_.last_commit = steady_clock::now();

@@ -13,7 +13,8 @@ namespace fluvial::chaos {
 
 class CommitLog {
  public:
-  explicit CommitLog(std::uint64_t quorum) : quorum_(quorum) {}
+  // `windows`: nobody is late for one, so whoever is not in it may come later.
+  explicit CommitLog(std::uint64_t quorum, bool windows = false) : quorum_(quorum), windows_(windows) {}
 
   // A round as the admin API or its events give it, in the order they came; known ones may come again. True: it is new.
   // An error says what is wrong with it.
@@ -30,6 +31,7 @@ class CommitLog {
   Status check_new(const cli::json::value& round) const;
 
   std::uint64_t quorum_;
+  bool windows_;
   std::map<std::uint64_t, std::string> rounds_;  // what was said of each, as text
   std::map<std::string, std::uint64_t> counted_;
   std::map<std::uint64_t, std::uint64_t> by_attempts_;

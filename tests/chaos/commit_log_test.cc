@@ -40,6 +40,17 @@ TEST(CommitLog, TakesRoundAfterRoundAndHearsEachAgain) {
   EXPECT_EQ(log.by_attempts().at(1), 2U);
 }
 
+TEST(CommitLog, NobodyIsLateForAWindow) {
+  CommitLog log(2, true);
+  EXPECT_FALSE(log.add(round(1)).ok()) << "one late";
+  object window = round(1);
+  window["late"] = 0;
+  EXPECT_TRUE(*log.add(window)) << "two of three";
+  window["round"] = 2;
+  window["participants"] = 1;
+  EXPECT_THAT(log.add(window).error().message, HasSubstr("are not its 1 participants"));
+}
+
 TEST(CommitLog, FindsWhatACommitMayNotBe) {
   const auto refusal = [](const object& wrong, const std::string& why) {
     CommitLog log(2);

@@ -11,8 +11,9 @@ namespace {
 
 int failed(const cli::Io& io, const Options& options, const Error& why, const std::string& account) {
   if (why.code == Code::kCancelled) return fail(io, why, cli::kFailed);
-  io.print(fmt::format("{}\nFAILED with --seed {}: {}{}\n", account, options.seed, why.message,
-                       options.keep.empty() ? " (--keep FOLDER keeps the logs)" : ""));
+  const std::string what = fmt::format("FAILED with --seed {}: {}{}\n", options.seed, why.message,
+                                       options.keep.empty() ? " (--keep FOLDER keeps the logs)" : "");
+  io.print(fmt::format("\n{}{}\n{}", what, account, what));  // before and behind: a long account is cut somewhere
   return cli::kFailed;
 }
 

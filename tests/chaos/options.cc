@@ -13,6 +13,7 @@
 #include <random>
 
 #include "cli/bench_update.h"
+#include "core/aggregate/plan_codec.h"
 #include "core/base/rng.h"
 #include "kernels/codec.h"
 
@@ -24,12 +25,12 @@ constexpr int kPaceOfDefaults = 8;  // a process is out for up to 32 s, and sile
 
 constexpr std::array kKinds = {FaultKind::kKill,     FaultKind::kStop, FaultKind::kStopAndKill,
                                FaultKind::kPowerCut, FaultKind::kDisk, FaultKind::kNetwork};
-// One of each family that keeps no state beside the residual.
-constexpr std::array kCodecs = {"fp32",       "bf16", "fp16",     "int8",           "int4",
-                                "qsgd",       "sign", "terngrad", "topk:ratio=0.1", "randk:ratio=0.2",
-                                "int8:zstd=1"};
-constexpr std::array kOptimizers = {"fedavg",  "fedavgm",  "fedadagrad",      "fedadam",
-                                    "fedyogi", "nesterov", "delayed_nesterov"};
+// One of each family.
+constexpr std::array kCodecs = {"fp32",        "bf16",          "fp16",         "int8",           "int4",
+                                "qsgd",        "sign",          "terngrad",     "topk:ratio=0.1", "randk:ratio=0.2",
+                                "int8:zstd=1", "dgc:ratio=0.1", "ring:max=0.05"};
+constexpr std::array kOptimizers = {"fedavg",  "fedavgm",  "fedadagrad",       "fedadam",
+                                    "fedyogi", "nesterov", "delayed_nesterov", "signsgd"};
 constexpr std::array<std::uint64_t, 3> kChunkValues = {1'000, 4'096, 20'000};
 
 // Of ten faults.
@@ -103,13 +104,8 @@ Status check_plan(const Options& options) {
     }
   }
   if (options.codec.empty()) return {};
-  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(options.codec));
-  FLUVIAL_ASSIGN(const auto codec, kernels::make_codec(spec));
-  const kernels::VectorSchema schema{.layout = {.value_count = options.params, .chunk_values = 4'096}, .tensors = {}};
-  if (codec->state_bytes(schema) == 0) return {};
-  return Error{
-      Code::kInvalidArgument,
-      "--codec " + options.codec + " keeps a state from round to round, which the audit does not follow: take another"};
+  FLUVIAL_TRY(aggregate::check_plan_codec(options.codec));
+  return {};
 }
 
 // Neighbouring seeds begin alike: the n-th word of one generator seeds another.

@@ -23,26 +23,26 @@ using kernels::CodecSpec;
 
 constexpr std::uint32_t kWeight = 3;
 
-// The codecs of one kind in every variant that tests know, on every target: made once.
+// The codecs of one reader in every variant that tests know, on every target: made once.
 struct Variant {
   std::string text;
   std::vector<std::unique_ptr<Codec>> by_target;
 };
 
-const std::vector<Variant>& variants(kernels::CodecKind kind) {
+const std::vector<Variant>& variants(std::uint8_t reader) {
   static const auto all = [] {
-    std::vector<std::vector<Variant>> by_kind(kReaders);
+    std::vector<std::vector<Variant>> by_reader(kReaders);
     for (const std::string& text : codec_texts()) {
       Variant variant = {.text = text, .by_target = {}};
       const CodecSpec spec = kernels::parse_codec(text).value();
       for (const auto target : kernels::cpu::supported_targets()) {
         variant.by_target.push_back(kernels::make_codec(spec, target).value());
       }
-      by_kind.at(static_cast<std::size_t>(spec.kind)).push_back(std::move(variant));
+      by_reader.at(reader_of(spec.kind)).push_back(std::move(variant));
     }
-    return by_kind;
+    return by_reader;
   }();
-  return all.at(static_cast<std::size_t>(kind));
+  return all.at(reader);
 }
 
 // ---- encoded chunks ----------------------------------------------------------------------------------------------
@@ -190,14 +190,14 @@ void read_spec_text(ByteSpan bytes) {
 
 void run(ByteSpan input) {
   if (input.size() < kInputHeaderBytes) return;
-  const auto reader = std::to_integer<std::uint8_t>(input[0]) % kReaders;
+  const auto reader = static_cast<std::uint8_t>(std::to_integer<std::uint8_t>(input[0]) % kReaders);
   const auto choice = std::to_integer<std::uint8_t>(input[1]);
   const std::size_t value_count = load_le<std::uint16_t>(input.data() + 2) % kValuesEnd;
   const ByteSpan bytes = input.subspan(kInputHeaderBytes);
   if (reader == kReadPartial) return read_partial(bytes, value_count);
   if (reader == kReadSpecText) return read_spec_text(bytes);
   if (reader == kReadAdamState) return read_adam_state(bytes, choice, value_count);
-  const std::vector<Variant>& all = variants(static_cast<kernels::CodecKind>(reader));
+  const std::vector<Variant>& all = variants(reader);
   if (!all.empty()) read_encoded(all[choice % kVariants % all.size()], choice / kVariants, bytes, value_count);
 }
 

@@ -63,7 +63,7 @@ void add_chunks(const std::string& text, std::uint8_t choice, std::size_t value_
     FLUVIAL_CHECK(codec->decode_chunk(bytes.span(), reduced).ok(), "what was encoded decodes");
     const std::string pass_name = pass == 0 ? "" : "-pass" + std::to_string(pass);
     seeds[name_of(text, value_count) + pass_name] =
-        input_of(static_cast<std::uint8_t>(codec->spec().kind), choice, chunk.size(), bytes.span());
+        input_of(reader_of(codec->spec().kind), choice, chunk.size(), bytes.span());
   }
 }
 
@@ -84,11 +84,11 @@ void add_zstd(const std::string& text, std::uint8_t choice, Seeds& seeds) {
   frame.insert(frame.end(), {size, static_cast<std::byte>(block & 0xff), static_cast<std::byte>(block >> 8), {}});
   stored.insert(stored.end(), inner.begin(), inner.end());
   frame.insert(frame.end(), inner.begin(), inner.end());
-  const auto kind = static_cast<std::uint8_t>(kernels::parse_codec(text)->kind);
+  const std::uint8_t reader = reader_of(kernels::parse_codec(text)->kind);
   for (const auto& [name, bytes] : {std::pair("-stored", &stored), std::pair("-frame", &frame)}) {
     std::vector<float> decoded(values.size());
     FLUVIAL_CHECK(kernels::test_values::codec_of(text)->decode_chunk(*bytes, decoded).ok(), "a seed decodes");
-    seeds[name_of(text, values.size()) + name] = input_of(kind, choice, values.size(), *bytes);
+    seeds[name_of(text, values.size()) + name] = input_of(reader, choice, values.size(), *bytes);
   }
 }
 

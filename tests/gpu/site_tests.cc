@@ -401,7 +401,7 @@ void remembers_that_a_gpu_has_failed(const Context& context) {
 void add_site_tests(std::vector<Test>& tests) {
   tests.push_back({"site, p", makes_the_hosts_update});
   for (const std::string& text : kernels::test_values::codec_texts()) {
-    if (text.starts_with("dgc")) continue;  // it has a state, which sites do not keep
+    if (text.starts_with("dgc")) continue;  // its momentum is on the host, and so it is encoded there
     tests.push_back({"site, " + text, [text](const Context& context) { encodes_the_hosts_bytes(context, text); }});
   }
   tests.push_back({"site, early", reduces_early});

@@ -40,6 +40,25 @@ TEST_F(AnswersTest, ASlipIsNamedWhereItStands) {
   EXPECT_THAT(none.output, HasSubstr("99"));
 }
 
+TEST_F(AnswersTest, APlanThatMayLearnBadlyIsStartedWithANote) {
+  start(2, 0);
+  add_workers();
+  const std::uint64_t run = start_run(plan(1), 1'000);
+  wait_state(run, "done");
+  const std::string out = folder_.file("out.safetensors");
+  ASSERT_EQ(fluvial({"model", "export", out}).exit_status, 0);
+  const std::string twice = write_plan("codec = \"dgc\"\n[optimizer]\nname = \"fedavgm\"\n");
+  const CommandRun noted = fluvial({"run", "start", twice, "--model", out});
+  EXPECT_EQ(noted.exit_status, 0) << noted.output;
+  EXPECT_THAT(noted.output, AllOf(HasSubstr("note: codec dgc keeps a momentum at each site, and optimizer fedavgm"),
+                                  HasSubstr("started")));
+  wait_state(run + 1, "done");
+  const CommandRun quiet = fluvial({"run", "start", write_plan("codec = \"dgc\"\n"), "--model", out, "--json"});
+  EXPECT_EQ(quiet.exit_status, 0) << quiet.output;
+  EXPECT_THAT(quiet.output, AllOf(HasSubstr("\"notes\": []"), Not(HasSubstr("note:"))));
+  wait_state(run + 2, "done");
+}
+
 TEST_F(AnswersTest, APlanThatNamesNoMinimumWaitsForMoreThanOneSite) {
   start(2, 0);
   add_workers();

@@ -136,7 +136,8 @@ TEST(BenchBound, StandsBesideTheTreeThatWasMeasured) {
 INSTANTIATE_TEST_SUITE_P(Codecs, BenchTree,
                          ::testing::Values(Shape{"fp32", 3, 0, 1}, Shape{"fp32", 4, 2, 1}, Shape{"bf16", 4, 2, 1},
                                            Shape{"int8", 4, 2, 1}, Shape{"topk:ratio=0.05", 4, 2, 1},
-                                           Shape{"int8", 5, 2, 3}));
+                                           Shape{"int8", 5, 2, 3}, Shape{"dgc:ratio=0.02", 4, 2, 1},
+                                           Shape{"sign:mode=vote", 4, 2, 1}, Shape{"ring:max=0.05", 4, 2, 2}));
 
 }  // namespace
 }  // namespace fluvial::integration

@@ -30,7 +30,7 @@ TEST_F(OptimizerTest, RunsFromThePlanToTheCommit) {
   add_workers();
   std::vector<Buffer> models;
   for (const char* optimizer : {"fedavg", "fedadagrad", "fedadam", "fedyogi:tau=0.01,warmup=2", "nesterov",
-                                "delayed_nesterov:every=2", "lars", "lamb", "mean"}) {
+                                "delayed_nesterov:every=2", "lars", "lamb", "mean", "signsgd"}) {
     SCOPED_TRACE(optimizer);
     const std::uint64_t run = start_run(plan_with(2, optimizer), 5'000);
     wait_state(run, "done");

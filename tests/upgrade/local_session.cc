@@ -116,7 +116,7 @@ std::vector<EncodedChunk> chunks_of_this_version() {
   std::vector<EncodedChunk> chunks;
   const std::vector<float> values = kernels::test_values::normals(40, 1);
   for (const char* text : {"fp32", "fp16", "bf16", "int8", "int4", "sign", "qsgd", "qsgd:encoding=elias", "terngrad",
-                           "topk:ratio=0.2", "randk:ratio=0.2"}) {
+                           "topk:ratio=0.2", "randk:ratio=0.2", "ring:max=3", "sign:mode=vote"}) {
     const auto codec = kernels::test_values::codec_of(text);
     const auto encoded = kernels::test_values::encode(*codec, values, values.size());
     const std::vector<float> decoded = kernels::test_values::decode(*codec, encoded);

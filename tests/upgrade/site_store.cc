@@ -30,16 +30,19 @@ Result<store::LeaveChunk> leave_by(const std::string&, const store::Fit&) {
 }
 
 // Of two chunks; with a lossless codec they are p.
-Status submit(SiteStore& site, RunId run, std::uint64_t round, bool lossless, std::uint64_t integers) {
+Status submit(SiteStore& site, RunId run, std::uint64_t round, bool lossless, std::uint64_t integers,
+              std::string_view state = {}) {
   store::PendingStart start{
       run,      RoundId(round), 17, lossless ? "fp32" : "int8", digest_of("base"), {{"loss", 0.25}}, kValues, 2,
       integers, lossless,       4,  {"trainer-0", "trainer-1"}};
   start.bounds = {1e6, 9};
   start.late_factor = run.value() % 2 == 0 ? 0.5F : 1.0F;
+  start.state_bytes = state.size();
   FLUVIAL_ASSIGN(const auto writer, site.begin_pending(start));
   const std::vector<float> p = values(static_cast<float>(run.value()) + static_cast<float>(round));
   const ByteSpan bytes = std::as_bytes(std::span(p));
   FLUVIAL_TRY(writer->write_p(0, p));
+  if (!state.empty()) FLUVIAL_TRY(writer->write_state(as_byte_span(state)));
   FLUVIAL_TRY(writer->write_chunk(0, lossless ? bytes.first(16) : as_byte_span("the first chunk, encoded")));
   FLUVIAL_TRY(writer->write_chunk(1, lossless ? bytes.subspan(16) : as_byte_span("the second")));
   std::string trailer;
@@ -55,8 +58,8 @@ Status count(SiteStore& site, RunId run, std::uint64_t round) {
   return carried.ok() ? Status() : Status(carried.error());
 }
 
-Status settle(SiteStore& site, RunId run, std::uint64_t round, round::Outcome outcome) {
-  FLUVIAL_TRY(submit(site, run, round, false, 0));
+Status settle(SiteStore& site, RunId run, std::uint64_t round, round::Outcome outcome, std::string_view state = {}) {
+  FLUVIAL_TRY(submit(site, run, round, false, 0, state));
   const auto carried = site.resolve(run, RoundId(round), outcome);
   return carried.ok() ? Status() : Status(carried.error());
 }
@@ -75,6 +78,7 @@ Status describe_pending(SiteStore& site, RunId run, std::string& out) {
       start.value_count, start.integer_count, start.lossless, start.chunk_values, start.metrics.at("loss"),
       start.fit.value_max, start.fit.factor, start.bounds.norm_max, start.bounds.age_max_rounds,
       fmt::join(start.workers, ","), start.late_factor);
+  if (start.state_bytes > 0) out += fmt::format("  state of {} bytes\n", start.state_bytes);
   for (std::uint64_t i = 0; i < start.chunk_count; ++i) {
     FLUVIAL_ASSIGN(const Buffer chunk, pending->read_chunk(i));
     out += fmt::format("  chunk {}\n", to_hex(chunk.span()));
@@ -93,6 +97,10 @@ Status describe_run(SiteStore& site, RunId run, std::string& out) {
     FLUVIAL_TRY(site.read_residual(run, 0, held));
     out += fmt::format("residual {} age {} norm {}: {}\n", run.value(), residual.age_rounds, residual.norm,
                        fmt::join(held, " "));
+    FLUVIAL_ASSIGN(const store::Residual open, site.open_residual(run));
+    Buffer state(open.state_bytes());
+    FLUVIAL_TRY(open.read_state(state.span()));
+    if (!state.empty()) out += fmt::format("  state of {}: {}\n", open.codec(), to_hex(state.span()));
   }
   FLUVIAL_TRY(describe_pending(site, run, out));
   FLUVIAL_ASSIGN(const std::optional<store::LastOutcome> last, site.last_outcome(run));
@@ -117,7 +125,9 @@ Status write_site(const std::string& folder) {
   FLUVIAL_TRY(submit(*site, RunId(4), 2, false, 2));
   FLUVIAL_TRY(submit(*site, RunId(5), 7, true, 0));
   FLUVIAL_TRY(count(*site, RunId(6), 1));
-  return submit(*site, RunId(6), 2, false, 0);
+  FLUVIAL_TRY(submit(*site, RunId(6), 2, false, 0));
+  FLUVIAL_TRY(settle(*site, RunId(7), 1, round::Outcome::kLate, "what its codec keeps"));
+  return submit(*site, RunId(7), 2, false, 0, "what its codec keeps next");
 }
 
 Result<std::string> describe_site(const std::string& folder) {

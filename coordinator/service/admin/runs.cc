@@ -9,6 +9,7 @@
 #include "coordinator/service/json.h"
 #include "core/aggregate/down.h"
 #include "core/aggregate/plan_codec.h"
+#include "core/aggregate/plan_notes.h"
 #include "core/aggregate/server_optimizer.h"
 #include "core/digest/sha256.h"
 #include "core/round/sampling.h"
@@ -154,6 +155,7 @@ net::Awaitable<Reply> start(Context* admin, Call call) {
     FLUVIAL_ASSIGN(made.row.plan, store::plan_from_json(json::serialize(object.at("plan"))));
     FLUVIAL_ASSIGN(made.row.plan.codec,
                    aggregate::check_plan_codec(made.row.plan.codec));  // one text for one codec, everywhere
+    FLUVIAL_TRY(aggregate::check_codec_fits(made.row.plan));
     FLUVIAL_ASSIGN(const aggregate::Down down, checked_down(made.row.plan));
     made.row.plan.down = aggregate::to_string(down);
     if (!object.at("plan").as_object().contains("participants.min")) {
@@ -182,6 +184,8 @@ net::Awaitable<Reply> start(Context* admin, Call call) {
   std::string plan =
       "plan " + row.plan.name + ", sha256 " + to_hex(sha256(as_byte_span(store::plan_to_json(row.plan))));
   if (row.keeps_optimizer) plan += ", with the optimizer's state of run " + std::to_string(row.continues.value());
+  json::array notes;
+  for (const std::string& note : aggregate::plan_notes(row.plan)) notes.emplace_back(note);
   const Result<RunId> run = co_await admin->root.runs().start(std::move(prepared->row), std::move(prepared->model),
                                                               std::move(prepared->optimizer));
   if (!run.ok()) co_return run.error();
@@ -190,7 +194,7 @@ net::Awaitable<Reply> start(Context* admin, Call call) {
   entry.detail = std::move(plan);
   const Status recorded = co_await admin->record(std::move(entry));
   if (!recorded.ok()) co_return recorded.error();
-  co_return json::serialize(json::object{{"run", run->value()}});
+  co_return json::serialize(json::object{{"run", run->value()}, {"notes", std::move(notes)}});
 }
 
 // With `reason` in the body, which may be empty altogether.

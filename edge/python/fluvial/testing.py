@@ -22,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 import weakref
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -198,6 +199,8 @@ class LocalFederation(contextlib.AbstractContextManager):
 
         `codec` is how updates travel, `down` how the model does: "delta:int8" sends its difference from the one before.
 
+        UserWarning: what the coordinator has to say of a plan that may learn badly.
+
         Rounds wait for `participants` sites (all of them by default) and need as many contributions. `plan` holds
         what else a plan may say: {"chunk_values": 65536, "optimizer": {"learning_rate": 0.5}}. `worker` is what
         workers have as `round.config`: {"network": "small", "learning_rate": {"start": 0.1, "decay": 0.99}}.
@@ -234,6 +237,8 @@ class LocalFederation(contextlib.AbstractContextManager):
             with open(path, "w", encoding="utf-8") as out:
                 out.write(_toml(head, tables))
             started = json.loads(self._fluvial("run", "start", path, *start, "--json"))
+        for note in started.get("notes", []):
+            warnings.warn(note, stacklevel=2)
         self._runs[name] = int(started["run"])
         return self._runs[name]
 
