@@ -198,6 +198,11 @@ void add_row(Table& table, const std::string& what, const AdvisedRound& round) {
 Result<double> bytes_a_value(const std::string& codec) {
   FLUVIAL_TRY(aggregate::check_plan_codec(codec));
   FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(codec));
+  if (spec.kind == kernels::CodecKind::kPowerSgd) {
+    return Error{
+        Code::kInvalidArgument,
+        "codec \"" + codec + "\": how much it sends follows from the model's matrices, and they are not known here"};
+  }
   return encoded_bytes_a_value(spec);
 }
 

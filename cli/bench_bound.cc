@@ -16,6 +16,7 @@
 #include "core/aggregate/down.h"
 #include "core/aggregate/down_forms.h"
 #include "core/aggregate/plan_codec.h"
+#include "kernels/codec.h"
 
 namespace fluvial::cli {
 namespace {
@@ -218,7 +219,7 @@ void add_bench_bound_command(CLI::App& bench, Commands& commands) {
   number("--aggregators", options->shape.aggregators, "regional aggregators; 0: none", 0, 10'000)->excludes(tree);
   number("--tiers", options->shape.tiers, "tiers of aggregators", 1, 7)->excludes(tree);
   number("--params", options->shape.params, "fp32 parameters of the model", 1, std::uint64_t{1} << 40)->excludes(tree);
-  bound->add_option("--codec", options->forms.codec, "of the updates, with options: " + aggregate::plan_codec_names())
+  bound->add_option("--codec", options->forms.codec, "of the updates, with options: " + kernels::codec_names())
       ->capture_default_str()
       ->excludes(tree);
   bound

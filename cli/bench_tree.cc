@@ -331,7 +331,7 @@ void add_bench_tree_command(CLI::App& bench, Commands& commands) {
   number("--aggregators", options->shape.aggregators, "regional aggregators; 0: none", 0, 1'000);
   number("--tiers", options->shape.tiers, "tiers of aggregators; above the regions one aggregator a tier", 1, 7);
   number("--params", options->params, "fp32 parameters of the model", 1, std::uint64_t{1} << 31);
-  tree->add_option("--codec", options->codec, "of the updates, with options: " + aggregate::plan_codec_names())
+  tree->add_option("--codec", options->codec, "of the updates, with options: " + kernels::codec_names())
       ->capture_default_str();
   tree->add_option("--down", options->down, "how the model travels to the sites: " + std::string(aggregate::kDownForms))
       ->capture_default_str();

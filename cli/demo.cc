@@ -20,6 +20,7 @@
 #include "core/aggregate/plan_codec.h"
 #include "core/aggregate/plan_notes.h"
 #include "core/store/file_system.h"
+#include "kernels/codec.h"
 
 namespace fluvial::cli {
 namespace {
@@ -284,7 +285,7 @@ void add_demo_command(CLI::App& app, Commands& commands) {
       ->check(one_of({"cnn", "mlp", "softmax"}))
       ->type_name("MODEL")
       ->capture_default_str();
-  demo->add_option("--codec", options->codec, "of the updates, with options: " + aggregate::plan_codec_names())
+  demo->add_option("--codec", options->codec, "of the updates, with options: " + kernels::codec_names())
       ->type_name("CODEC")
       ->capture_default_str();
   demo->add_option("--down", options->down, "how the model travels to the sites: " + std::string(aggregate::kDownForms))

@@ -155,7 +155,6 @@ net::Awaitable<Reply> start(Context* admin, Call call) {
     FLUVIAL_ASSIGN(made.row.plan, store::plan_from_json(json::serialize(object.at("plan"))));
     FLUVIAL_ASSIGN(made.row.plan.codec,
                    aggregate::check_plan_codec(made.row.plan.codec));  // one text for one codec, everywhere
-    FLUVIAL_TRY(aggregate::check_codec_fits(made.row.plan));
     FLUVIAL_ASSIGN(const aggregate::Down down, checked_down(made.row.plan));
     made.row.plan.down = aggregate::to_string(down);
     if (!object.at("plan").as_object().contains("participants.min")) {
@@ -167,6 +166,7 @@ net::Awaitable<Reply> start(Context* admin, Call call) {
     }
     FLUVIAL_TRY(continue_run(admin, object, made, model));
     if (!model) return Error{Code::kInvalidArgument, "model: expected a safetensors file, or a run to continue"};
+    FLUVIAL_TRY(aggregate::check_codec_fits(made.row.plan, model->schema));
     made.row.schema = model->schema;
     made.row.initial_model = store::model_digest(model->bytes.span());
     made.model = std::move(model->bytes);
