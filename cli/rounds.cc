@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <memory>
 
@@ -127,9 +128,21 @@ std::string by_site(const json::array& contributors) {
   return out;
 }
 
+// Of a round with several passes, those before the last: who else has helped to choose what the last one is made in.
+void add_passes(const json::value& round, const std::function<void(const std::string&, const std::string&)>& line) {
+  for (const json::value& pass : array_member(round, "passes")) {
+    line(fmt::format("in pass {}", count_member(pass, "pass") + 1), site_names(array_member(pass, "contributors")));
+    line("with mean", "sha256 " + text_member(pass, "mean"));
+  }
+  if (const json::value& state = member(round, "codec_state"); state.is_object()) {
+    line("codec state", fmt::format("sha256 {} ({}: what the next round begins with)", text_member(state, "sha256"),
+                                    format_bytes(number_member(state, "bytes", 0))));
+  }
+}
+
 std::string describe(const json::value& round) {
   std::string out;
-  const auto line = [&out](const char* key, const std::string& value) {
+  const auto line = [&out](const std::string& key, const std::string& value) {
     out += fmt::format("{:<13} {}\n", key, value);
   };
   line("run", std::to_string(count_member(round, "run")));
@@ -165,13 +178,14 @@ std::string describe(const json::value& round) {
   line("received", format_bytes(number_member(round, "bytes_up", 0)));
   line("sent", format_bytes(number_member(round, "bytes_down", 0)));
   const std::vector<MetricName> metrics = metric_names(round);
-  for (const MetricName& metric : metrics) line(metric.title(metrics).c_str(), metric_value(round, metric));
+  for (const MetricName& metric : metrics) line(metric.title(metrics), metric_value(round, metric));
   out += by_site(array_member(round, "contributors"));
   line("model", "sha256 " + text_member(round, "model_sha256"));
   const std::string master = text_member(round, "master_sha256");
   if (!master.empty() && master != text_member(round, "model_sha256")) {
     line("master", "sha256 " + master + " (full precision: what `fluvial model export` gives)");
   }
+  add_passes(round, line);
   return out;
 }
 
@@ -184,11 +198,13 @@ std::string describe_open(const json::value& open, const Terminal& terminal) {
     table.add({text_member(site, "name"), state == "in" ? terminal.green(state) : terminal.yellow(state),
                text_member(site, "doing", "-"), text_member(site, "reason")});
   }
+  const std::string pass = pass_words(open);
   return fmt::format(
-      "round {} of run {}, attempt {}, open since {}: {} of {} in, quorum {}\n"
+      "round {} of run {}, attempt {}{}, open since {}: {} of {} in, quorum {}\n"
       "a quorum is enough in {}, the attempt ends in {}\n{}\n{}",
       count_member(open, "round"), count_member(open, "run"), count_member(open, "attempt"),
-      format_time(text_member(open, "opened_at")), in, array_member(open, "sites").size(), count_member(open, "quorum"),
+      pass.empty() ? "" : ", " + pass, format_time(text_member(open, "opened_at")), in,
+      array_member(open, "sites").size(), count_member(open, "quorum"),
       format_seconds(number_member(open, "soft_left_s", kNone)),
       format_seconds(number_member(open, "hard_left_s", kNone)), tier_lines(open, 0), table.render(terminal));
 }

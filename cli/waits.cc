@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "cli/authority_view.h"
@@ -96,10 +97,19 @@ std::string open_words(const json::value& open) {
   if (!open.is_object()) return "";
   const std::uint64_t attempt = count_member(open, "attempt");
   const double open_s = number_member(open, "open_s", NAN);
+  std::vector<std::string> which;
+  if (attempt > 1) which.push_back(fmt::format("attempt {}", attempt));
+  if (std::string pass = pass_words(open); !pass.empty()) which.push_back(std::move(pass));
   return fmt::format("round {} open{}{}: {} of {} in, quorum {}", count_member(open, "round"),
                      std::isfinite(open_s) ? fmt::format(" for {:.0f} s", open_s) : "",
-                     attempt > 1 ? fmt::format(" (attempt {})", attempt) : "", count_member(open, "in"),
+                     which.empty() ? "" : fmt::format(" ({})", fmt::join(which, ", ")), count_member(open, "in"),
                      count_member(open, "participants"), count_member(open, "quorum"));
+}
+
+std::string pass_words(const json::value& open) {
+  const json::value& pass = member(open, "pass");
+  if (!pass.is_object()) return "";
+  return fmt::format("pass {} of {}", count_member(pass, "index") + 1, count_member(pass, "count"));
 }
 
 std::string doing_words(const json::value& node) {

@@ -18,6 +18,8 @@ std::string waits_names(const json::array& waits, std::size_t names_max);
 
 // "round 17 open for 12 s (attempt 2): 2 of 4 in, quorum 3" of a run's `open`; empty when none is open.
 std::string open_words(const json::value& open);
+// "pass 1 of 2" of an open round with several; else empty.
+std::string pass_words(const json::value& open);
 
 // A line for each tier whose nodes send or fetch: "sites -> aggregators: 3 sending, 40.0 MiB/400.0 MiB, 12 s left".
 // Each begins with `indent` blanks. Of a run's `open`, or of GET /v1/rounds/open.

@@ -55,6 +55,15 @@ TEST(Waits, AnOpenRoundIsOneLine) {
   EXPECT_EQ(open_words(json::value()), "");
 }
 
+TEST(Waits, OfARoundWithSeveralPassesTheLineSaysWhichIsOpen) {
+  json::value open = member(status().at("runs").as_array()[0], "open");
+  open.as_object()["pass"] = json::object{{"index", 1}, {"count", 2}};
+  EXPECT_EQ(open_words(open), "round 17 open for 12 s (attempt 2, pass 2 of 2): 2 of 4 in, quorum 3");
+  open.as_object()["attempt"] = 1;
+  EXPECT_EQ(open_words(open), "round 17 open for 12 s (pass 2 of 2): 2 of 4 in, quorum 3");
+  EXPECT_EQ(pass_words(json::object{{"pass", json::object{{"index", 0}, {"count", 2}}}}), "pass 1 of 2");
+}
+
 TEST(Waits, WhatANodeDoesHasItsBytesAndTheTimeLeft) {
   EXPECT_EQ(doing_words(json::object{{"doing", "training"}, {"progress", nullptr}}), "training");
   EXPECT_EQ(doing_words(json::object{{"doing", nullptr}}), "-");

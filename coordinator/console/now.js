@@ -76,6 +76,7 @@ export function roundPanel(state) {
       null,
       h('strong', null, `Round ${open.round}`),
       open.attempt > 1 ? ` · attempt ${open.attempt}` : '',
+      open.pass ? ` · pass ${open.pass.index + 1} of ${open.pass.count}` : '',
       elapsed,
     ),
     tier('All sites', open.in, open.participants),

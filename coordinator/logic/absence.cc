@@ -156,7 +156,8 @@ Absence why(const SiteKnown& site, WallTime now) {
     return {AbsenceState::kRefused, "refused: " + text, "look at its training, then at its memory and disk", {}, {}};
   }
   if (site.place == Place::kMissedPass) {
-    return {AbsenceState::kMissed, "missed pass " + std::to_string(site.missed_pass) + " of the attempt", "", {}, {}};
+    return {
+        AbsenceState::kMissed, "missed pass " + std::to_string(site.missed_pass + 1) + " of the attempt", "", {}, {}};
   }
   if (!site.stay.here) return not_here(site, now);
   if (site.place == Place::kMissing) {

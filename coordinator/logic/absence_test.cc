@@ -47,7 +47,7 @@ TEST(Absence, WhoMissedAPassIsNotAwaited) {
     site.missed_pass = 1;
     const Absence absence = why(site, kNight);
     EXPECT_EQ(absence_state_name(absence.state), "missed") << "whatever it does now";
-    EXPECT_EQ(absence.reason, "missed pass 1 of the attempt");
+    EXPECT_EQ(absence.reason, "missed pass 2 of the attempt") << "people count from one";
     EXPECT_TRUE(absence.is_usual());
   }
 }

@@ -24,6 +24,23 @@ json::object metrics_object(const round::Metrics& metrics) {
   return object;
 }
 
+// Those before the last: who was in, and the mean that they made.
+json::array passes_array(const std::vector<round::PassRecord>& passes, const NameOf& name_of) {
+  json::array all;
+  for (const round::PassRecord& pass : passes) {
+    json::array contributors;
+    for (const auto& [site, entry] : pass.contributors.entries()) {
+      contributors.push_back({{"site", site.value()},
+                              {"name", name_of(site)},
+                              {"weight", entry.weight},
+                              {"digest", to_hex(entry.digest)}});
+    }
+    all.push_back(
+        {{"pass", all.size()}, {"mean", to_hex(pass.mean.digest)}, {"contributors", std::move(contributors)}});
+  }
+  return all;
+}
+
 json::object round_object(const store::CommitRow& row, const NameOf& name_of) {
   json::array contributors;
   std::uint64_t stale = 0;
@@ -51,6 +68,7 @@ json::object round_object(const store::CommitRow& row, const NameOf& name_of) {
   object["attempt"] = row.record.attempt.value();
   object["participants"] = row.participants_count;
   object["contributors"] = std::move(contributors);
+  if (!row.record.passes.empty()) object["passes"] = passes_array(row.record.passes, name_of);
   object["stale"] = stale;
   object["refused"] = std::move(refused);
   json::array late_sites;
@@ -65,6 +83,9 @@ json::object round_object(const store::CommitRow& row, const NameOf& name_of) {
   object["model_sha256"] = to_hex(row.record.model.digest);
   object["master_sha256"] = to_hex(row.master);
   if (row.sum_digest) object["sum_sha256"] = to_hex(*row.sum_digest);
+  if (const std::optional<round::VectorRef>& state = row.record.codec_state) {
+    object["codec_state"] = vector_object(*state);
+  }
   object["seconds"] = static_cast<double>(row.duration_ms) / 1000.0;
   object["bytes_up"] = row.bytes_up;
   object["bytes_down"] = row.bytes_down;
@@ -75,6 +96,10 @@ json::object round_object(const store::CommitRow& row, const NameOf& name_of) {
 }
 
 }  // namespace
+
+json::object vector_object(const round::VectorRef& vector) {
+  return {{"sha256", to_hex(vector.digest)}, {"bytes", vector.bytes}};
+}
 
 std::string shares_json(const std::map<SiteId, store::SiteShare>& shares, const NameOf& name_of) {
   json::array all;

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "coordinator/service/pass_audit.h"
 #include "coordinator/service/share_audit.h"
 #include "core/store/audit_log.h"
 #include "core/store/certificate_book.h"
@@ -153,6 +154,7 @@ Result<std::vector<AuditedRound>> audit_rounds(store::CoordinatorJournal& journa
   FLUVIAL_ASSIGN(const store::RunRow run, journal.run(which.run));
   const Ages rule{round::late_is_next(run.plan) ? run.plan.staleness_max : 0,
                   round::is_async(run.plan) ? run.plan.async_drift_max : 0};
+  FLUVIAL_ASSIGN(const PassAudit passes, PassAudit::of(run));
   FLUVIAL_ASSIGN(ShareAudit shares, ShareAudit::before(journal, run, std::max(which.from, RoundId(1))));
   std::vector<AuditedRound> audited;
   std::map<SiteId, CountedIn> newest;
@@ -160,6 +162,7 @@ Result<std::vector<AuditedRound>> audit_rounds(store::CoordinatorJournal& journa
     FLUVIAL_ASSIGN(AuditedRound one, audit(journal, row, coordinator, rule));
     check_once(row.record, &newest, &one.faults);
     for (std::string& fault : shares.faults_of(row.record)) one.faults.push_back(std::move(fault));
+    for (std::string& fault : passes.faults_of(row.record)) one.faults.push_back(std::move(fault));
     audited.push_back(std::move(one));
   }
   return audited;

@@ -1,6 +1,6 @@
 // Committed rounds audited from the journal alone: that each contribution is as its site signed it, by a key that the
 // site was certified with; that it counts in one of them; that the weights add up; and that the coordinator signed this
-// commit and no other.
+// commit and no other. Of a round with several passes the mean that a contribution was made from is signed with it.
 #pragma once
 
 #include <cstdint>

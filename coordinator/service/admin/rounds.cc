@@ -67,15 +67,17 @@ net::Awaitable<Reply> show_open(Context* admin, Call call) {
   const TimePoint now = admin->runtime.clock.now();
   json::array sites;
   for (const RollCall::Entry& entry : calls.of(machine)) sites.push_back(open_site(*admin, entry));
-  co_return json::serialize(json::object{{"run", run->value()},
-                                         {"round", machine.attempt().round.value()},
-                                         {"attempt", machine.attempt().attempt.value()},
-                                         {"quorum", machine.plan().quorum},
-                                         {"opened_at", utc(calls.wall(machine.opened_at()))},
-                                         {"soft_left_s", seconds_until(machine.soft_deadline(), now)},
-                                         {"hard_left_s", seconds_until(machine.hard_deadline(), now)},
-                                         {"tiers", tiers_json(*admin)},
-                                         {"sites", std::move(sites)}});
+  json::object open{{"run", run->value()},
+                    {"round", machine.attempt().round.value()},
+                    {"attempt", machine.attempt().attempt.value()},
+                    {"quorum", machine.plan().quorum},
+                    {"opened_at", utc(calls.wall(machine.opened_at()))},
+                    {"soft_left_s", seconds_until(machine.soft_deadline(), now)},
+                    {"hard_left_s", seconds_until(machine.hard_deadline(), now)},
+                    {"tiers", tiers_json(*admin)},
+                    {"sites", std::move(sites)}};
+  add_pass(machine, open);
+  co_return json::serialize(open);
 }
 
 json::object audited_json(const AuditedRound& round) {

@@ -161,21 +161,27 @@ json::array tiers_json(const Context& admin) {
   return told;
 }
 
+void add_pass(const RunMachine& machine, json::object& open) {
+  if (const auto pass = machine.pass()) open["pass"] = {{"index", pass->index}, {"count", pass->count}};
+}
+
 json::value open_json(const Context& admin, const RunMachine& machine) {
   if (!machine.is_open()) return nullptr;
   const TimePoint now = admin.runtime.clock.now();
   json::array awaited;
   for (const SiteId site : machine.gather().awaited()) awaited.emplace_back(admin.name_of(site));
-  return json::object{{"round", machine.attempt().round.value()},
-                      {"attempt", machine.attempt().attempt.value()},
-                      {"participants", machine.attempt().participants.size()},
-                      {"quorum", machine.plan().quorum},
-                      {"open_s", std::chrono::duration<double>(now - machine.opened_at()).count()},
-                      {"in", machine.gather().counted().size()},
-                      {"awaited", std::move(awaited)},
-                      {"soft_left_s", seconds_until(machine.soft_deadline(), now)},
-                      {"hard_left_s", seconds_until(machine.hard_deadline(), now)},
-                      {"tiers", tiers_json(admin)}};
+  json::object open{{"round", machine.attempt().round.value()},
+                    {"attempt", machine.attempt().attempt.value()},
+                    {"participants", machine.attempt().participants.size()},
+                    {"quorum", machine.plan().quorum},
+                    {"open_s", std::chrono::duration<double>(now - machine.opened_at()).count()},
+                    {"in", machine.gather().counted().size()},
+                    {"awaited", std::move(awaited)},
+                    {"soft_left_s", seconds_until(machine.soft_deadline(), now)},
+                    {"hard_left_s", seconds_until(machine.hard_deadline(), now)},
+                    {"tiers", tiers_json(admin)}};
+  add_pass(machine, open);
+  return open;
 }
 
 std::string waits_line(const Context& admin, const RunMachine& machine) {
@@ -185,11 +191,13 @@ std::string waits_line(const Context& admin, const RunMachine& machine) {
                     {"open", nullptr},
                     {"waits", waits_json(admin)}};
   if (machine.is_open()) {
-    line["open"] = json::object{{"round", machine.attempt().round.value()},
-                                {"attempt", machine.attempt().attempt.value()},
-                                {"participants", machine.attempt().participants.size()},
-                                {"quorum", machine.plan().quorum},
-                                {"in", machine.gather().counted().size()}};
+    json::object open{{"round", machine.attempt().round.value()},
+                      {"attempt", machine.attempt().attempt.value()},
+                      {"participants", machine.attempt().participants.size()},
+                      {"quorum", machine.plan().quorum},
+                      {"in", machine.gather().counted().size()}};
+    add_pass(machine, open);
+    line["open"] = std::move(open);
   }
   return json::serialize(line);
 }

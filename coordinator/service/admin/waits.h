@@ -1,6 +1,7 @@
 // What the active run waits for, of whom and since when; and what is wrong. On the node's strand.
 #pragma once
 
+#include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 #include <optional>
 #include <string>
@@ -25,6 +26,8 @@ boost::json::array waits_json(const Context& admin);
 // Where the transfers of the moment stand, by tier of the tree.
 boost::json::array tiers_json(const Context& admin);
 boost::json::value open_json(const Context& admin, const RunMachine& machine);  // the open round; null: none is
+// Which pass of how many is open, into what is said of the open round; nothing where a round has one.
+void add_pass(const RunMachine& machine, boost::json::object& open);
 // The event of the watchers: where the active run stands, and what it waits for.
 std::string waits_line(const Context& admin, const RunMachine& machine);
 boost::json::array problems_json(const Context& admin);
