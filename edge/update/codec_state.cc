@@ -42,7 +42,7 @@ Result<std::uint64_t> read_usable(const store::Residual& residual, kernels::Chun
 }  // namespace
 
 bool keeps_state(const kernels::Codec& codec, kernels::ChunkLayout layout) {
-  return codec.state_bytes(schema_of(layout)) > 0;
+  return codec.passes() == 1 && codec.state_bytes(schema_of(layout)) > 0;  // with several it is the run's
 }
 
 Result<Buffer> state_before(const kernels::Codec& codec, kernels::ChunkLayout layout, const store::Residual& residual) {

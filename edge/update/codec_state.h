@@ -11,6 +11,7 @@
 
 namespace fluvial::edge {
 
+// Whether sites keep one; that of a codec with several passes is the run's (docs/design/phases.md).
 bool keeps_state(const kernels::Codec& codec, kernels::ChunkLayout layout);
 
 // The state that the next update begins with: that of the residual with what its counted chunks made of it, or zeros

@@ -29,11 +29,7 @@ namespace {
 
 Result<std::unique_ptr<kernels::Codec>> codec_of(const UpdateJob& job) {
   FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(job.plan.codec));
-  FLUVIAL_ASSIGN(std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
-  if (codec->passes() != 1) {
-    return Error{Code::kFailedPrecondition, "codec " + job.plan.codec + " has several passes, and a round has one"};
-  }
-  return codec;
+  return kernels::make_codec(spec);
 }
 
 // The store cannot read p from compressed chunks.
@@ -349,6 +345,7 @@ class Encoding::Work {
  private:
   Status begin() {
     FLUVIAL_ASSIGN(codec_, codec_of(job_));
+    FLUVIAL_CHECK(codec_->passes() == 1, "encode_first_pass() has the others");
     FLUVIAL_ASSIGN(const std::unique_ptr<GpuUpdate> gpu, gpu_update_of(job_));
     if (!gpu && Encoder::takes_chunks_as_they_come(*codec_, job_.layout())) {
       FLUVIAL_ASSIGN(one_pass_, OnePass::begin(job_, *codec_, store_, parallel_));

@@ -197,7 +197,8 @@ Result<store::PendingUpdate> encode_first_pass(const UpdateJob& job, ByteSpan st
                                                Parallel& parallel) {
   FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, codec_of(job.plan.codec));
   FLUVIAL_ASSIGN(const std::unique_ptr<GpuUpdate> gpu, gpu_update_of(job));
-  FLUVIAL_ASSIGN(Update update, make_update(job, gpu.get(), store, parallel));
+  FLUVIAL_ASSIGN(const store::Residual residual, store.open_residual(job.run));
+  FLUVIAL_ASSIGN(Update update, make_update(job, gpu.get(), residual, parallel));
   FLUVIAL_TRY(check_integers(job, update.integers));
   reach(job, UpdateJob::Step::kReduced);
   reach(job, UpdateJob::Step::kEncode);

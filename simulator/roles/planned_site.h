@@ -72,6 +72,9 @@ class PlannedSite final : public Node, private tree::UplinkOwner {
   void apply(const edge::AskRun& effect);
   void apply(const edge::Resolve& effect);
   void apply(const edge::EnterHistory&) {}  // it has none
+  void apply(const edge::FetchState&) {}    // nor has its plan several passes
+  void apply(const edge::FetchMean&) {}
+  void apply(const edge::EncodePass&) {}
   void apply(const edge::DeclineRound& effect);
   void apply(const edge::CompleteRun&) {}
   Result<Submission> make(const edge::Offer& offer);

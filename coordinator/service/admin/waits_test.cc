@@ -194,7 +194,7 @@ TEST_F(WaitsTest, ARefusedAndADecliningSiteAreToldApart) {
   start();
   wait_for("\"opened\"");
   test_.on_strand([&] {
-    root_->refused(RunId(1), RoundId(1), {a, {Code::kInvalidArgument, "NaN in tensor 'w'"}});
+    root_->refused(RunId(1), RoundId(1), {}, {a, {Code::kInvalidArgument, "NaN in tensor 'w'"}});
     root_->declined(b, {RunId(1), RoundId(1), AttemptId(1), {b, {Code::kUnavailable, "one of two workers is gone"}}});
   });
   const json::object open = get("/v1/rounds/open");
