@@ -345,7 +345,9 @@ class Encoding::Work {
  private:
   Status begin() {
     FLUVIAL_ASSIGN(codec_, codec_of(job_));
-    FLUVIAL_CHECK(codec_->passes() == 1, "encode_first_pass() has the others");
+    if (codec_->passes() > 1) {
+      return Error{Code::kFailedPrecondition, "codec " + job_.plan.codec + " has several passes: encode_first_pass()"};
+    }
     FLUVIAL_ASSIGN(const std::unique_ptr<GpuUpdate> gpu, gpu_update_of(job_));
     if (!gpu && Encoder::takes_chunks_as_they_come(*codec_, job_.layout())) {
       FLUVIAL_ASSIGN(one_pass_, OnePass::begin(job_, *codec_, store_, parallel_));
