@@ -7,10 +7,11 @@
 #include <cmath>
 #include <numeric>
 #include <set>
+#include <utility>
 
+#include "cli/bench_round.h"
 #include "cli/bench_update.h"
 #include "core/digest/sha256.h"
-#include "core/digest/submission_digest.h"
 #include "core/round/lateness.h"
 #include "kernels/reference/dgc.h"
 #include "kernels/reference/reference.h"
@@ -39,25 +40,14 @@ bool same_bits(std::span<const float> a, std::span<const float> b) {
   return std::ranges::equal(a, b, {}, std::bit_cast<std::uint32_t, float>, std::bit_cast<std::uint32_t, float>);
 }
 
-// docs/design/exactly-once.md: a refusal that says the update itself is no good. After any other one it is late.
-bool drops_update(const std::string& code) {
-  return code == "invalid_argument" || code == "data_loss" || code == "permission_denied" || code == "conflict";
-}
-
 // Of 512; a coordinator of an earlier version says none.
 double share_of(const json::value& entry) { return 512 * number_member(entry, "share", 1); }
-
-const json::value* entry_of(const json::array& entries, std::uint32_t node) {
-  const auto found = std::find_if(entries.begin(), entries.end(),
-                                  [node](const json::value& entry) { return count_member(entry, "site") == node; });
-  return found == entries.end() ? nullptr : &*found;
-}
 
 }  // namespace
 
 Audit::Audit(round::Plan plan, std::uint64_t seed, std::uint64_t run, std::vector<AuditSite> sites,
-             std::uint64_t weight_max, std::size_t integer_count)
-    : seed_(seed), run_(run), weight_max_(weight_max), integer_count_(integer_count) {
+             std::uint64_t weight_max, round::Schema schema)
+    : seed_(seed), run_(run), weight_max_(weight_max), schema_(std::move(schema)) {
   for (const AuditSite& site : sites) sites_.push_back({.site = site, .carried = {}, .missed = {}});
   continue_as(std::move(plan), run);
 }
@@ -68,7 +58,12 @@ void Audit::continue_as(round::Plan plan, std::uint64_t run) {
   run_ = run;
   const auto spec = kernels::parse_codec(plan_.codec);
   FLUVIAL_CHECK(spec.ok(), "the coordinator has accepted the plan's codec");
-  codec_ = std::move(kernels::make_codec(*spec)).value();
+  const std::unique_ptr<PassesAudit> before = std::move(passes_);
+  const bool same = before != nullptr && codec_->spec() == *spec;
+  const std::unique_ptr<kernels::Codec> old = std::exchange(codec_, std::move(kernels::make_codec(*spec)).value());
+  if (codec_->passes() > 1) {
+    passes_ = std::make_unique<PassesAudit>(*codec_, plan_, schema_, same ? before.get() : nullptr);
+  }
   for (SiteState& state : sites_) {  // a moment goes on in a run with the same codec
     if (spec->kind != kernels::CodecKind::kDgc) state.carried.moment.clear();
   }
@@ -105,38 +100,59 @@ Result<std::vector<float>> Audit::next_model(const json::value& round, std::span
                                              std::span<const float> trained) {
   if (trained.empty()) trained = base;
   const std::uint64_t number = count_member(round, "round");
-  const json::array& contributors = array_member(round, "contributors");
-  const json::array& refused = array_member(round, "refused");
-  std::set<std::uint64_t> known;
-  for (const SiteState& state : sites_) known.insert(state.site.node);
-  for (const json::value& entry : contributors) {
-    if (known.erase(count_member(entry, "site")) == 1) continue;
-    return Error{Code::kDataLoss, fmt::format("round {}: {} is counted twice, or is no site of ours", number,
-                                              text_member(entry, "name"))};
-  }
   const int scale = scale_of(count_member(round, "participants") * weight_max_);
   const bool is_first = number == 1 || plan_.mode != "async";  // windows keep a scale as long as it has room
   scale_bits_ = is_first ? scale : std::min(scale, scale_bits_);
-  sum_.assign(base.size(), 0);
-  std::uint64_t total_weight = 0;
-  Base kept;
   for (SiteState& state : sites_) {
     state.carried.residual.resize(base.size());
     if (codec_->spec().kind == kernels::CodecKind::kDgc) state.carried.moment.resize(base.size());
+  }
+  FLUVIAL_ASSIGN(const std::vector<float> mean,
+                 passes_ ? mean_update_of_passes(round, trained) : mean_update(round, trained));
+  const std::string journalled = text_member(round, "sum_sha256");
+  if (!journalled.empty() && journalled != sum_sha256(sum_)) {
+    return Error{Code::kDataLoss,
+                 fmt::format("round {}: the digest of the integer sum differs from the journal's", number)};
+  }
+  return stepped(round, base, mean);
+}
+
+Status Audit::check_named_once(const json::value& round, const json::array& entries) const {
+  std::set<std::uint64_t> known;
+  for (const SiteState& state : sites_) known.insert(state.site.node);
+  for (const json::value& entry : entries) {
+    if (known.erase(count_member(entry, "site")) == 1) continue;
+    return Error{Code::kDataLoss, fmt::format("round {}: {} is counted twice, or is no site of ours",
+                                              count_member(round, "round"), text_member(entry, "name"))};
+  }
+  return {};
+}
+
+// `kept`: what all who missed the round trained from, once it is copied.
+void Audit::miss(SiteState& state, const json::value& round, Base& kept, std::span<const float> trained) {
+  if (!kept) kept = std::make_shared<const std::vector<float>>(trained.begin(), trained.end());
+  state.missed.push_back({count_member(round, "round"), kept});
+}
+
+Result<std::vector<float>> Audit::mean_update(const json::value& round, std::span<const float> trained) {
+  const std::uint64_t number = count_member(round, "round");
+  const json::array& contributors = array_member(round, "contributors");
+  FLUVIAL_TRY(check_named_once(round, contributors));
+  sum_.assign(trained.size(), 0);
+  std::uint64_t total_weight = 0;
+  Base kept;
+  for (SiteState& state : sites_) {
     if (const json::value* entry = entry_of(contributors, state.site.node)) {
-      if (plan_.mode == "async") {  // what it makes of this model it may bring later
-        if (!kept) kept = std::make_shared<const std::vector<float>>(trained.begin(), trained.end());
-        state.missed.push_back({number, kept});
-      }
+      if (plan_.mode == "async") miss(state, round, kept, trained);  // what it makes of this model it may bring later
       FLUVIAL_TRY(count(state, *entry, number, trained));
       total_weight += bench_weight(state.site.index);
-    } else if (const json::value* refusal = entry_of(refused, state.site.node);
-               refusal == nullptr || !drops_update(text_member(*refusal, "code"))) {
-      if (!kept) kept = std::make_shared<const std::vector<float>>(trained.begin(), trained.end());
-      state.missed.push_back({number, kept});
+    } else if (!is_dropped(round, state.site.node)) {
+      miss(state, round, kept, trained);
     }
   }
-  return stepped(round, base, total_weight);
+  FLUVIAL_TRY(check_weight(round, count_member(round, "weight"), total_weight));
+  FLUVIAL_ASSIGN(const double weight, divided_by(round, total_weight));
+  return mean_of_sum(weight);
 }
 
 void Audit::undone(std::uint64_t site_index, std::uint64_t round, std::span<const float> base) {
@@ -282,28 +298,38 @@ Status Audit::count(SiteState& state, const json::value& entry, std::uint64_t ro
   const std::vector<Missed> later = missed_after(state, round);
   const bool may_be_later = plan_.mode == "async" || own != nullptr;
   std::erase_if(state.missed, [&](const Missed& one) { return may_be_later && one.round >= round; });
-  state.missed = really_missed(state, round);
-  if (uncertain(state) > kUncertainMax) {
-    return Error{Code::kFailedPrecondition, fmt::format("round {}: site {} trained for {} rounds without being counted",
-                                                        round, state.site.index, state.missed.size())};
-  }
   const std::string journalled = text_member(entry, "digest");
-  for (const std::uint64_t history : histories(uncertain(state))) {
-    Carried carried = carried_by(state, history);
-    std::vector<float> p;
-    make_update(state.site, round, base, carried, p);
+  FLUVIAL_TRY(find_history(state, round, base, [&](Carried& carried, std::vector<float>& p) -> Result<bool> {
     FLUVIAL_ASSIGN(Encoded encoded, encode(state.site, kernels::stream_key(plan_.seed, round, state.site.name), p));
     if (!encoded.is(journalled)) {  // a site of an earlier version draws by numbers
       FLUVIAL_ASSIGN(encoded, encode(state.site, {.run = run_, .round = round, .site = state.site.node}, p));
     }
-    if (!encoded.is(journalled)) continue;
+    if (!encoded.is(journalled)) return false;
     FLUVIAL_TRY(add_decoded(encoded.decoded, bench_weight(state.site.index), parts_of(entry)));
     for (std::size_t i = 0; i < p.size(); ++i) carried.residual[i] = p[i] - static_cast<float>(encoded.decoded[i]);
     for (std::size_t i = 0; i < carried.moment.size(); ++i) {
       if (encoded.decoded[i] != 0) carried.moment[i] = 0;  // it was sent
     }
+    return true;
+  }));
+  state.missed = later;
+  return {};
+}
+
+Status Audit::find_history(SiteState& state, std::uint64_t round, std::span<const float> base, const Fits& fits) const {
+  state.missed = really_missed(state, round);
+  if (uncertain(state) > kUncertainMax) {
+    return Error{Code::kFailedPrecondition, fmt::format("round {}: site {} trained for {} rounds without being counted",
+                                                        round, state.site.index, state.missed.size())};
+  }
+  for (const std::uint64_t history : histories(uncertain(state))) {
+    Carried carried = carried_by(state, history);
+    std::vector<float> p;
+    make_update(state.site, round, base, carried, p);
+    FLUVIAL_ASSIGN(const bool fit, fits(carried, p));
+    if (!fit) continue;
     state.carried = std::move(carried);
-    state.missed = later;
+    state.missed.clear();
     return {};
   }
   return Error{Code::kDataLoss, fmt::format("round {}: what site {} sent is not what its update and its residual give, "
@@ -311,13 +337,7 @@ Status Audit::count(SiteState& state, const json::value& entry, std::uint64_t ro
                                             round, state.site.index, state.missed.size())};
 }
 
-bool Audit::Encoded::is(std::string_view journalled) const {
-  return journalled.empty() || journalled == stream || journalled == tree;
-}
-
-Result<Audit::Encoded> Audit::encode(const AuditSite& site, const kernels::StreamKey& key,
-                                     std::span<const float> p) const {
-  const std::uint64_t round = key.round;
+Result<Encoded> Audit::encode(const AuditSite& site, const kernels::StreamKey& key, std::span<const float> p) const {
   const kernels::VectorSchema schema{.layout = {.value_count = p.size(), .chunk_values = plan_.chunk_values},
                                      .tensors = {}};
   Buffer codec_state(codec_->state_bytes(schema));
@@ -325,35 +345,12 @@ Result<Audit::Encoded> Audit::encode(const AuditSite& site, const kernels::Strea
   Buffer workspace(codec_->workspace_bytes(schema));
   FLUVIAL_ASSIGN(const kernels::EncodePlan plan,
                  codec_->prepare(schema, p, key, {}, codec_state.span(), workspace.span()));
-  Buffer bytes(
-      codec_->encoded_bytes_max(static_cast<std::size_t>(std::min(plan_.chunk_values, schema.layout.value_count))));
-  SubmissionDigest stream(DigestKind::kStream, schema.layout.chunk_count());
-  SubmissionDigest tree(DigestKind::kTree, schema.layout.chunk_count());
-  Encoded out;
-  out.decoded.reserve(p.size());
-  for (std::size_t chunk = 0; chunk < schema.layout.chunk_count(); ++chunk) {
-    const auto values = schema.layout.of(p, chunk);
-    FLUVIAL_ASSIGN(const std::size_t size, codec_->encode_chunk(plan, chunk, values, bytes.span()));
-    stream.in_order(bytes.span().first(size));
-    tree.side_by_side(chunk, bytes.span().first(size));
-    const auto decoded = kernels::reference::decode(plan_.codec, bytes.span().first(size), values.size());
-    if (!decoded) {
-      return Error{Code::kDataLoss,
-                   fmt::format("round {}: chunk {} of site {} does not decode", round, chunk, site.index)};
-    }
-    out.decoded.insert(out.decoded.end(), decoded->begin(), decoded->end());
-  }
-  std::vector<std::byte> trailer(integer_count_ * sizeof(std::int64_t));  // docs/formats/frame.md
-  for (std::size_t k = 0; k < integer_count_; ++k) {
-    const std::int64_t one = bench_integer({.seed = seed_, .round = round, .site_index = site.index}, k);
-    store_le<std::uint64_t>(trailer.data() + k * sizeof(std::int64_t), static_cast<std::uint64_t>(one));
-  }
-  const float probe = 1;
-  const ByteSpan behind = std::as_bytes(std::span(&probe, 1));
-  trailer.insert(trailer.end(), behind.begin(), behind.end());
-  out.stream = to_hex(stream.finish(trailer));
-  out.tree = to_hex(tree.finish(trailer));
-  return out;
+  return encode_all(*codec_, plan, trailer_of(site, key.round));
+}
+
+std::vector<std::byte> Audit::trailer_of(const AuditSite& site, std::uint64_t round) const {
+  return bench_trailer({.seed = seed_, .round = round, .site_index = site.index},
+                       static_cast<std::size_t>(schema_.integer_count()));
 }
 
 // value * weight is exact (24 + 29 bits), so is its product with a power of two: one rounding, half to even.
@@ -407,16 +404,18 @@ float Audit::step(std::uint64_t round, std::size_t i, float model, float mean, d
   }
 }
 
-Result<std::vector<float>> Audit::stepped(const json::value& round, std::span<const float> base,
-                                          std::uint64_t total_weight) {
-  const std::uint64_t number = count_member(round, "round");
-  if (total_weight == 0 || count_member(round, "weight") != total_weight) {
-    return Error{Code::kDataLoss, fmt::format("round {}: total weight {}, expected {}", number,
-                                              count_member(round, "weight"), total_weight)};
-  }
+std::vector<float> Audit::mean_of_sum(double weight) const {
   const double divisor = std::ldexp(1.0, scale_bits_);
-  FLUVIAL_ASSIGN(const double weight, divided_by(round, total_weight));
-  const double lr = round::learning_rate(plan_.optimizer, number, total_weight);
+  std::vector<float> mean(sum_.size());
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    mean[i] = static_cast<float>(static_cast<double>(sum_[i]) / divisor / weight);
+  }
+  return mean;
+}
+
+std::vector<float> Audit::stepped(const json::value& round, std::span<const float> base, std::span<const float> mean) {
+  const std::uint64_t number = count_member(round, "round");
+  const double lr = round::learning_rate(plan_.optimizer, number, count_member(round, "weight"));
   moment_.resize(base.size());
   auto least_variance = static_cast<float>(plan_.optimizer.tau * plan_.optimizer.tau);  // tau^2, rounded up
   if (static_cast<double>(least_variance) < plan_.optimizer.tau * plan_.optimizer.tau) {
@@ -425,15 +424,7 @@ Result<std::vector<float>> Audit::stepped(const json::value& round, std::span<co
   const bool sums = plan_.optimizer.kind == round::Optimizer::kDelayedNesterov;
   variance_.resize(base.size(), sums ? 0.0F : least_variance);
   std::vector<float> model(base.size());
-  for (std::size_t i = 0; i < base.size(); ++i) {
-    const auto mean = static_cast<float>(static_cast<double>(sum_[i]) / divisor / weight);
-    model[i] = step(number, i, base[i], mean, lr);
-  }
-  const std::string journalled = text_member(round, "sum_sha256");
-  if (!journalled.empty() && journalled != sum_sha256(sum_)) {
-    return Error{Code::kDataLoss,
-                 fmt::format("round {}: the digest of the integer sum differs from the journal's", number)};
-  }
+  for (std::size_t i = 0; i < base.size(); ++i) model[i] = step(number, i, base[i], mean[i], lr);
   return model;
 }
 

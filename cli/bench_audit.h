@@ -5,7 +5,8 @@
 //
 // A site that was not counted in a round has folded what it trained into its residual, or has lost it before it was
 // durable (killed while training: then there was never an update). The journal cannot say which. The digest of what it
-// sends when it is counted again can: the audit tries both for each such round, and one history must fit.
+// sends when it is counted again can: the audit tries both for each such round, and one history must fit. With a codec
+// of several passes that is what it sends in the first: who is in that one has certainly made its update.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +17,12 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/bench_encoded.h"
+#include "cli/bench_passes.h"
 #include "cli/json.h"
-#include "core/base/bytes.h"
 #include "core/round/fairness.h"
 #include "core/round/plan.h"
+#include "core/round/schema.h"
 #include "kernels/codec.h"
 
 namespace fluvial::cli {
@@ -34,9 +37,10 @@ struct AuditSite {
 // for each round that a site has missed since it was last counted.
 class Audit {
  public:
-  // Every site has the same registered maximum weight. `integer_count`: of the model, bench_integer() each.
+  // Every site has the same registered maximum weight. `schema`: the model's, of whose integers each is a
+  // bench_integer(); may be left out of a model without any, if the codec has one pass.
   Audit(round::Plan plan, std::uint64_t seed, std::uint64_t run, std::vector<AuditSite> sites, std::uint64_t weight_max,
-        std::size_t integer_count = 0);
+        round::Schema schema = {});
 
   // A run with this plan that continues this one, which is at rest: each site begins with what it has left unspent.
   // Before the first round of that one.
@@ -79,19 +83,26 @@ class Audit {
     Carried carried;             // as it was after the last round that counted it
     std::vector<Missed> missed;  // since
   };
-  struct Encoded {
-    bool is(std::string_view journalled) const;  // what has this digest; empty: nobody knows
-
-    std::string stream;  // its digest, of either kind: which one it has, its site has chosen by its parent
-    std::string tree;
-    std::vector<double> decoded;
-  };
+  // Whether this is what the site had, and what it made of it; both may be changed when they are.
+  using Fits = std::function<Result<bool>(Carried& carried, std::vector<float>& p)>;
   // p = (base - local) + residual, where local is what the worker made of base. dgc: the moment moves on, and is added
   // in the place of base - local.
   void make_update(const AuditSite& site, std::uint64_t round, std::span<const float> base, Carried& carried,
                    std::vector<float>& p) const;
+  std::vector<std::byte> trailer_of(const AuditSite& site, std::uint64_t round) const;
   Result<Encoded> encode(const AuditSite& site, const kernels::StreamKey& key, std::span<const float> p) const;
   Status count(SiteState& state, const json::value& entry, std::uint64_t round, std::span<const float> base);
+  // Among the histories that its missed rounds allow.
+  Status find_history(SiteState& state, std::uint64_t round, std::span<const float> base, const Fits& fits) const;
+  Status check_named_once(const json::value& round, const json::array& entries) const;  // each of them one of ours
+  static void miss(SiteState& state, const json::value& round, Base& kept, std::span<const float> trained);
+  // What the round's contributors, by their weights, make of the model together.
+  Result<std::vector<float>> mean_update(const json::value& round, std::span<const float> trained);
+  Result<std::vector<float>> mean_update_of_passes(const json::value& round, std::span<const float> trained);
+  Result<std::uint64_t> add_first_pass(const json::value& round, const json::array& entries,
+                                       std::span<const float> trained);
+  Result<std::uint64_t> add_last_pass(const json::value& round, const json::array& before);
+  std::vector<float> mean_of_sum(double weight) const;
   Carried carried_by(const SiteState& state, std::uint64_t history) const;
   std::vector<Missed> really_missed(const SiteState& state, std::uint64_t next) const;  // but those without an update
   std::vector<Missed> missed_after(const SiteState& state, std::uint64_t round) const;
@@ -104,19 +115,20 @@ class Audit {
   Status add_decoded(std::span<const double> decoded, std::uint64_t weight, double of_512);
   // The server's step for one coordinate, from the formulas of kernels/vector.h and kernels/optimizer.h.
   float step(std::uint64_t round, std::size_t i, float model, float mean, double lr);
-  Result<std::vector<float>> stepped(const json::value& round, std::span<const float> base, std::uint64_t total_weight);
+  std::vector<float> stepped(const json::value& round, std::span<const float> base, std::span<const float> mean);
 
   round::Plan plan_;
   std::uint64_t seed_;
   std::uint64_t run_;
   std::uint64_t weight_max_;
-  std::size_t integer_count_;
+  round::Schema schema_;
   Known known_;
   std::vector<float> moment_;    // the optimizer's, from the first round on
   std::vector<float> variance_;  // or delayed_nesterov's buffer
   int scale_bits_ = 0;
   round::Rates rates_;  // of a run that is fair by rate
   std::unique_ptr<kernels::Codec> codec_;
+  std::unique_ptr<PassesAudit> passes_;  // of a codec with several
   std::vector<SiteState> sites_;
   std::vector<std::int64_t> sum_;
 };

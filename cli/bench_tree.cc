@@ -71,8 +71,13 @@ round::Plan plan_of(const Options& options) {
   return plan;
 }
 
+round::Schema schema_of(const Options& options) {
+  const auto codec = kernels::make_codec(*kernels::parse_codec(options.codec));  // run() has seen that it parses
+  return bench_schema(options.params, codec.ok() && (*codec)->passes() > 1);
+}
+
 Status write_initial_model(const Options& options, const std::string& path) {
-  FLUVIAL_ASSIGN(const round::Schema schema, round::Schema::make({{"w", round::DType::kF32, {options.params}}}));
+  const round::Schema schema = schema_of(options);
   Buffer bytes(static_cast<std::size_t>(schema.model_bytes()));
   fill_model(options.seed,
              {reinterpret_cast<float*>(bytes.data()), static_cast<std::size_t>(options.params)});  // NOLINT
@@ -122,7 +127,7 @@ Status audit(const Io& io, const Options& options, const Outcome& outcome, const
              const Supervisor& supervisor) {
   if (outcome.rounds.size() != options.rounds)
     return Error{Code::kDataLoss, fmt::format("the journal holds {} rounds", outcome.rounds.size())};
-  Audit audit(plan_of(options), options.seed, outcome.run, outcome.sites, options.shape.weight_max);
+  Audit audit(plan_of(options), options.seed, outcome.run, outcome.sites, options.shape.weight_max, schema_of(options));
   FLUVIAL_ASSIGN(std::vector<float> base, read_values(initial, options.params));
   DownAudit down(plan_of(options), outcome.run, base);
   for (std::uint64_t number = 1; number <= options.rounds; ++number) {

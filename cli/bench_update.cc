@@ -1,5 +1,9 @@
 #include "cli/bench_update.h"
 
+#include <cmath>
+#include <utility>
+#include <vector>
+
 #include "core/base/check.h"
 #include "core/base/rng.h"
 
@@ -48,6 +52,17 @@ void apply_update(const UpdateStream& stream, std::span<const float> base, std::
 
 std::int64_t bench_integer(const UpdateStream& stream, std::size_t k) {
   return static_cast<std::int64_t>(stream.round * 8 + (stream.site_index * 5 + k * 3) % 11);
+}
+
+round::Schema bench_schema(std::uint64_t params, bool matrices) {
+  std::vector<round::Tensor> tensors = {{"w", round::DType::kF32, {params}}};
+  const auto rows = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(params)));
+  if (matrices && rows > 1) {
+    tensors = {{"w", round::DType::kF32, {rows, rows - 1}}, {"b", round::DType::kF32, {params - rows * (rows - 1)}}};
+  }
+  Result<round::Schema> made = round::Schema::make(std::move(tensors));
+  FLUVIAL_CHECK(made.ok(), "a model that fits the bounds");
+  return std::move(*made);
 }
 
 void fill_model(std::uint64_t seed, std::span<float> out) { fill_update({.seed = seed}, out); }

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include "core/round/schema.h"
+
 namespace fluvial::cli {
 
 struct UpdateStream {
@@ -22,6 +24,9 @@ void apply_update(const UpdateStream& stream, std::span<const float> base, std::
 std::int64_t bench_integer(const UpdateStream& stream, std::size_t k);
 // The initial model.
 void fill_model(std::uint64_t seed, std::span<float> out);
+// Of so many values: one tensor of one dimension, or with `matrices`, for codecs that look for them, a matrix nearly as
+// wide as it is high and behind it what is left.
+round::Schema bench_schema(std::uint64_t params, bool matrices);
 
 inline constexpr std::uint64_t kBenchWeightMax = 1'000;
 std::uint64_t bench_weight(std::uint64_t site_index);  // 1 to kBenchWeightMax, another for each of many sites

@@ -182,7 +182,10 @@ Result<CodecCosts> probe_codec(const std::string& codec, std::uint64_t params) {
   FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(codec));
   FLUVIAL_ASSIGN(auto made, kernels::make_codec(spec));
   if (made->passes() != 1) {
-    return Error{Code::kInvalidArgument, codec + " takes several passes a round; expected a codec with one"};
+    return Error{Code::kInvalidArgument,
+                 codec +
+                     " sends several vectors a round, whose costs are not probed: expected a codec with one pass. "
+                     "fluvial bench tree measures a round with this one"};
   }
   const auto count = static_cast<std::size_t>(std::min(params, kValuesMax));
   CodecRound round(std::move(made), count);

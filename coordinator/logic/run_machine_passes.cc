@@ -97,6 +97,7 @@ Effects RunMachine::reduced(Step step, const round::VectorRef& mean, TimePoint n
 void RunMachine::complete_commit() {
   if (pass_values_.empty()) return;
   commit_.passes = passes_;
+  commit_.epoch = attempt_.epoch;
   for (round::Refusal& refusal : refused_before()) {
     const auto is_known = std::ranges::find(commit_.refusals, refusal.site, &round::Refusal::site);
     if (is_known == commit_.refusals.end() && !commit_.contributors.contains(refusal.site)) {

@@ -82,6 +82,7 @@ TEST_F(RunPasses, TheStateOfACommitOpensTheNextRound) {
   const Effects record = machine.finalised(machine.step(), {RunId(1), ModelVersion(1), {}, 40}, at(4s), kState);
   ASSERT_NE(find<RecordCommit>(record), nullptr);
   EXPECT_EQ(find<RecordCommit>(record)->record.codec_state, kState);
+  EXPECT_EQ(find<RecordCommit>(record)->record.epoch, machine.attempt().epoch);
   EXPECT_NE(find<Publish>(machine.commit_recorded(machine.step(), at(4s))), nullptr);
   machine.attempt_recorded(machine.step(), at(4s));
   EXPECT_EQ(machine.pass(), (round::Pass{.index = 0, .count = 2, .value_count = 4, .mean = {}, .state = kState}));

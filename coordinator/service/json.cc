@@ -68,7 +68,10 @@ json::object round_object(const store::CommitRow& row, const NameOf& name_of) {
   object["attempt"] = row.record.attempt.value();
   object["participants"] = row.participants_count;
   object["contributors"] = std::move(contributors);
-  if (!row.record.passes.empty()) object["passes"] = passes_array(row.record.passes, name_of);
+  if (!row.record.passes.empty()) {
+    object["epoch"] = row.record.epoch.value();
+    object["passes"] = passes_array(row.record.passes, name_of);
+  }
   object["stale"] = stale;
   object["refused"] = std::move(refused);
   json::array late_sites;

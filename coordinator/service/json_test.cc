@@ -22,6 +22,7 @@ std::string name_of(NodeId node) { return "site-" + std::to_string(node.value())
 TEST(RoundJson, HasThePassesBeforeTheLastAndTheStateThatTheyLeft) {
   store::CommitRow row;
   row.record = {.run = RunId(1), .round = RoundId(4), .attempt = AttemptId(1)};
+  row.record.epoch = Epoch(6);
   round::PassRecord& first = row.record.passes.emplace_back();
   first.mean = {filled(7), 64};
   for (const std::uint32_t site : {2, 3}) {
@@ -40,6 +41,7 @@ TEST(RoundJson, HasThePassesBeforeTheLastAndTheStateThatTheyLeft) {
                              {{{"site", 2}, {"name", "site-2"}, {"weight", 20}, {"digest", hex_of(2)}},
                               {{"site", 3}, {"name", "site-3"}, {"weight", 30}, {"digest", hex_of(3)}}}}}};
   EXPECT_EQ(round.at("passes"), passes) << json::serialize(round);
+  EXPECT_EQ(round.at("epoch"), 6) << "what a mean is of, with the attempt";
   EXPECT_EQ(round.at("codec_state"), (json::object{{"sha256", hex_of(8)}, {"bytes", 96}}));
   EXPECT_EQ(round.at("contributors").as_array().size(), 1U) << "of the last pass alone";
 }

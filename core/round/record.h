@@ -65,6 +65,7 @@ struct CommitRecord {
   // Of a round with several passes: those before the last, in order, and what the codec's state is from now on.
   std::vector<PassRecord> passes = {};
   std::optional<VectorRef> codec_state = {};
+  Epoch epoch = {};  // and of its attempt, which its means begin with
 
   std::uint64_t participant_count() const { return contributors.size() + refusals.size() + late.size(); }
 };

@@ -44,9 +44,11 @@ class PassesJournal : public JournalOfMembers {
     round::AttemptRecord attempt{run_, row.record.round, AttemptId(1), journal_->next_epoch().value(), {}, 30, {}};
     for (std::uint32_t site = 1; site <= 3; ++site) attempt.participants.push_back({SiteId(site), Epoch(1), 1000});
     FLUVIAL_TRY(journal_->open_attempt(attempt));
+    epoch_ = attempt.epoch;
     return journal_->commit(row);
   }
 
+  Epoch epoch_;  // of the last attempt
   RunId run_;
 };
 
@@ -59,6 +61,7 @@ TEST_F(PassesJournal, ACommitHasThePassesThatMadeItAndTheState) {
   EXPECT_EQ(kept->record.passes, row.record.passes);
   EXPECT_EQ(kept->record.contributors, row.record.contributors) << "with the mean that they are from";
   EXPECT_EQ(kept->record.codec_state, row.record.codec_state);
+  EXPECT_EQ(kept->record.epoch, epoch_);
 }
 
 TEST_F(PassesJournal, ACommitOfOnePassHasNone) {

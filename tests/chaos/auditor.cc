@@ -32,8 +32,7 @@ Auditor::Auditor(cli::AdminClient admin, Audited what, std::optional<cli::Audit>
       what_(std::move(what)),
       models_(open_models(files_, what_.models_folder)),
       audit_(audit ? std::move(*audit)
-                   : cli::Audit(what_.plan, what_.seed, what_.run, what_.sites, cli::kBenchWeightMax,
-                                static_cast<std::size_t>(what_.schema.integer_count()))),
+                   : cli::Audit(what_.plan, what_.seed, what_.run, what_.sites, cli::kBenchWeightMax, what_.schema)),
       log_(what_.plan.quorum, what_.plan.mode == "async") {
   audit_.continue_as(what_.plan, what_.run);
   audit_.set_known(what_.known);

@@ -67,6 +67,7 @@ class Chaos {
     std::uint64_t rounds = 0;
     std::uint64_t late = 0;
     std::uint64_t refused = 0;
+    std::uint64_t between_passes = 0;
     std::map<std::uint64_t, std::uint64_t> by_attempts;
     std::map<std::string, std::uint64_t> counted;
   };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json/serialize.hpp>
 #include <set>
 
@@ -12,6 +13,12 @@ using cli::array_member;
 using cli::count_member;
 using cli::text_member;
 using cli::json::value;
+
+std::set<std::uint64_t> sites_of(const value& of) {
+  std::set<std::uint64_t> sites;
+  for (const value& entry : array_member(of, "contributors")) sites.insert(count_member(entry, "site"));
+  return sites;
+}
 
 std::string text_of(const value& round) {
   cli::json::object object = round.as_object();
@@ -36,6 +43,10 @@ Result<bool> CommitLog::add(const value& round) {
   ++by_attempts_[count_member(round, "attempt")];
   late_ += count_member(round, "late");
   refused_ += array_member(round, "refused").size();
+  const auto& passes = array_member(round, "passes");
+  if (!passes.empty()) {
+    between_passes_ += array_member(passes[0], "contributors").size() - array_member(round, "contributors").size();
+  }
   return true;
 }
 
@@ -69,6 +80,14 @@ Status CommitLog::check_new(const value& round) const {
     }
   }
   if (weight != count_member(round, "weight")) return wrong("its weight is not the sum of its contributors'");
+  std::set<std::uint64_t> later = sites_of(round);
+  const auto& passes = array_member(round, "passes");
+  for (std::size_t pass = passes.size(); pass-- > 0;) {
+    const std::set<std::uint64_t> in = sites_of(passes[pass]);
+    if (!std::ranges::includes(in, later))
+      return wrong(fmt::format("somebody is not in pass {} and in a later one", pass));
+    later = in;
+  }
   return {};
 }
 

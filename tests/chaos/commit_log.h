@@ -26,6 +26,8 @@ class CommitLog {
   const std::map<std::uint64_t, std::uint64_t>& by_attempts() const { return by_attempts_; }  // rounds, by attempts
   std::uint64_t late() const { return late_; }
   std::uint64_t refused() const { return refused_; }
+  // Sites that were in a pass and in no later one, of rounds with several.
+  std::uint64_t between_passes() const { return between_passes_; }
 
  private:
   Status check_new(const cli::json::value& round) const;
@@ -37,6 +39,7 @@ class CommitLog {
   std::map<std::uint64_t, std::uint64_t> by_attempts_;
   std::uint64_t late_ = 0;
   std::uint64_t refused_ = 0;
+  std::uint64_t between_passes_ = 0;
 };
 
 }  // namespace fluvial::chaos

@@ -78,6 +78,18 @@ TEST(CommitLog, FindsWhatACommitMayNotBe) {
   object nameless = round(2);
   nameless["contributors"].as_array()[0].as_object()["digest"] = "";
   refusal(nameless, "without a digest");
+  object outside = round(2);
+  outside["passes"] = array{object{{"pass", 0}, {"contributors", array{entry(1), entry(3)}}}};
+  refusal(outside, "is not in pass 0");
+}
+
+TEST(CommitLog, CountsWhoDroppedOutBetweenPasses) {
+  CommitLog log(2);
+  object passed = round(1);
+  passed["passes"] = array{object{{"pass", 0}, {"contributors", array{entry(1), entry(2), entry(3)}}}};
+  EXPECT_TRUE(*log.add(passed));
+  EXPECT_TRUE(*log.add(round(2)));
+  EXPECT_EQ(log.between_passes(), 1U);
 }
 
 }  // namespace

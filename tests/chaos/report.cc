@@ -86,6 +86,7 @@ Chaos::Totals Chaos::totals() const {
     all.rounds += log.last();
     all.late += log.late();
     all.refused += log.refused();
+    all.between_passes += log.between_passes();
     for (const auto& [attempts, rounds] : log.by_attempts()) all.by_attempts[attempts] += rounds;
     for (const auto& [site, rounds] : log.counted()) all.counted[site] += rounds;
   }
@@ -124,13 +125,13 @@ void Chaos::print_report() const {
       "\n{} runs, {} rounds in {} of faults ({} kills, {} stops, {} power cuts, {} disks and {} networks that failed, "
       "{} workers that walked out): each is exact, and committed once\n"
       "{} processes ended of themselves when their disk failed; a person paused {} times, and mended {} times\n"
-      "late {}, refused {}\n"
+      "late {}, refused {}, gone between two passes {}\n"
       "two rounds with every site at most {} after the last fault of each run; every submission has an outcome, every "
       "residual is exact\n",
       auditors_.size(), figures_.rounds, cli::format_seconds(figures_.seconds), total(disturber_->kills()),
       total(disturber_->stops()), total(disturber_->power_cuts()), total(disturber_->disk_faults()),
       total(disturber_->network_faults()), workers_->walked_out(), disturber_->ended_of_themselves(), paused_, mended_,
-      log.late, log.refused, cli::format_seconds(figures_.healed_s)));
+      log.late, log.refused, log.between_passes, cli::format_seconds(figures_.healed_s)));
 }
 
 cli::json::object Chaos::to_json() const {
@@ -167,6 +168,7 @@ cli::json::object Chaos::to_json() const {
           {"counted", to_object(log.counted)},
           {"late", log.late},
           {"refused", log.refused},
+          {"between_passes", log.between_passes},
           {"healed_seconds", figures_.healed_s}};
 }
 

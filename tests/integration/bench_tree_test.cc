@@ -92,6 +92,21 @@ TEST(BenchTrees, TheSameContributionsMakeTheSameModelInEveryTree) {
   EXPECT_EQ(cli::text_member(bench_tree({"fp32", 5, 3, 3}), "model_sha256"), flat);
 }
 
+// Two vectors of each site, and between them their mean, which all sites must have to the bit.
+TEST(BenchTrees, RoundsWithTwoPassesMakeTheSameModelInEveryTree) {
+  std::string flat;
+  for (const Shape& shape :
+       {Shape{"powersgd:rank=4", 5, 0, 1}, {"powersgd:rank=4", 5, 2, 1}, {"powersgd:rank=4", 5, 3, 3}}) {
+    const value figures = bench_tree(shape);
+    EXPECT_TRUE(cli::bool_member(figures, "exact"));
+    const std::string model = cli::text_member(figures, "model_sha256");
+    if (flat.empty()) flat = model;
+    EXPECT_EQ(model.size(), 64U);
+    EXPECT_EQ(model, flat);
+    EXPECT_LT(cli::number_member(figures, "bytes_up_per_site_round", 1e9), 0.1 * kParams * sizeof(float));
+  }
+}
+
 // The model goes down as a difference: the first one whole, then in a quarter of its bytes, and through every tree the
 // same.
 TEST(BenchTrees, ADifferenceGoesDownTheSameInEveryTree) {
@@ -137,7 +152,8 @@ INSTANTIATE_TEST_SUITE_P(Codecs, BenchTree,
                          ::testing::Values(Shape{"fp32", 3, 0, 1}, Shape{"fp32", 4, 2, 1}, Shape{"bf16", 4, 2, 1},
                                            Shape{"int8", 4, 2, 1}, Shape{"topk:ratio=0.05", 4, 2, 1},
                                            Shape{"int8", 5, 2, 3}, Shape{"dgc:ratio=0.02", 4, 2, 1},
-                                           Shape{"sign:mode=vote", 4, 2, 1}, Shape{"ring:max=0.05", 4, 2, 2}));
+                                           Shape{"sign:mode=vote", 4, 2, 1}, Shape{"ring:max=0.05", 4, 2, 2},
+                                           Shape{"powersgd", 4, 2, 1}));
 
 }  // namespace
 }  // namespace fluvial::integration

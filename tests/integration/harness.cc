@@ -10,7 +10,6 @@
 #include "cli/bench_audit.h"
 #include "cli/bench_update.h"
 #include "core/base/testing.h"
-#include "core/store/safetensors.h"
 
 namespace fluvial::integration {
 namespace {
@@ -312,7 +311,8 @@ Status FederationTest::check_exact(std::uint64_t run) {
                      .node = static_cast<std::uint32_t>(cli::count_member(node, "id")),
                      .name = name});
   }
-  cli::Audit audit(plans_.at(run), kSeed, run, std::move(sites), cli::kBenchWeightMax);
+  FLUVIAL_ASSIGN(const store::Model initial, model_of(run, 0));
+  cli::Audit audit(plans_.at(run), kSeed, run, std::move(sites), cli::kBenchWeightMax, initial.schema);
   std::vector<float> base;
   const cli::json::array rounds = committed(run);
   for (std::uint64_t version = 0; version <= rounds.size(); ++version) {
@@ -329,12 +329,17 @@ Status FederationTest::check_exact(std::uint64_t run) {
   return {};
 }
 
-Result<std::vector<float>> FederationTest::model_values(std::uint64_t run, std::uint64_t version) {
+Result<store::Model> FederationTest::model_of(std::uint64_t run, std::uint64_t version) {
   FLUVIAL_ASSIGN(const value found, federation_->admin().get(fmt::format("/v1/models/{}/{}", run, version)));
   store::PosixFileSystem files;
-  FLUVIAL_ASSIGN(const store::Model model, store::read_model(files, cli::text_member(found, "path")));
+  FLUVIAL_ASSIGN(store::Model model, store::read_model(files, cli::text_member(found, "path")));
   const std::string digest = to_hex(store::model_digest(model.bytes.span()));
   if (digest != cli::text_member(found, "sha256")) return Error{Code::kDataLoss, "a model without its digest"};
+  return model;
+}
+
+Result<std::vector<float>> FederationTest::model_values(std::uint64_t run, std::uint64_t version) {
+  FLUVIAL_ASSIGN(const store::Model model, model_of(run, version));
   std::vector<float> values(model.schema.value_count());
   round::split_model(model.schema, model.bytes.span(), values, {});
   return values;

@@ -19,6 +19,7 @@
 #include "cli/work_folder.h"
 #include "core/local/worker_client.h"
 #include "core/round/plan.h"
+#include "core/store/safetensors.h"
 #include "tests/integration/gate.h"
 
 namespace fluvial::integration {
@@ -128,6 +129,7 @@ class FederationTest : public ::testing::Test {
     std::vector<float> base;
   };
   std::vector<Undone> undone_;
+  Result<store::Model> model_of(std::uint64_t run, std::uint64_t version);
   Result<std::vector<float>> model_values(std::uint64_t run, std::uint64_t version);
 };
 
