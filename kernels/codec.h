@@ -233,6 +233,11 @@ class Codec {
   // the run and the round. Nothing for codecs whose state does not depend on others.
   virtual Status settle(const VectorSchema& schema, const StreamKey& key, std::span<const float> mean,
                         MutableByteSpan state) const;
+  // The state before the first round of a run that goes on from another one of the same codec and schema, whose state
+  // `last` is; `state` is zero-filled, and `key` has the new run. Nothing for codecs whose state does not depend on
+  // others.
+  virtual Status continue_state(const VectorSchema& schema, const StreamKey& key, ByteSpan last,
+                                MutableByteSpan state) const;
 };
 
 // The names of all codecs, as text for people: "fp32, fp16, ...".

@@ -97,7 +97,9 @@ net::Awaitable<Status> PartialUpload::stream(SendPartial partial, std::uint64_t 
   }
   if (!sent.ok()) co_return sent;
   if (generation != generation_) co_return Error{Code::kStale, "overtaken"};
-  if (chunk_count > 0) uplink_->bytes().update("partial", bytes_sent, side_.sum().shape().layout.value_count);
+  if (chunk_count > 0) {
+    uplink_->bytes().update("partial", bytes_sent, transfer::plain_values(opening_->value_count, opening_->pass));
+  }
   SharedBytes integers;
   if (chunk_count > 0) integers = SharedBytes::from(Buffer::copy_of(std::as_bytes(side_.sum().node().integers())));
   v1::Envelope end;

@@ -69,7 +69,7 @@ void RegionReport::round_said(const Opening& opening) {
 }
 
 void RegionReport::round_opened(const Opening& opening, std::size_t participants) {
-  counts_.attempts.add();
+  if (!opening.pass || opening.pass->index == 0) counts_.attempts.add();
   counts_.round.set(static_cast<double>(opening.round.value()));
   counts_.participants.set(static_cast<double>(participants));
 }

@@ -30,7 +30,7 @@ class Walk {
     Span later = commit;
     while (now_ > trace_.opened) {
       const Span* before = before_of(later);
-      if (before == nullptr && node_ != NodeId(0)) before = before_at_the_root();
+      if (node_ != NodeId(0)) before = before_elsewhere(before);
       if (before == nullptr) break;
       step(kWaiting, node_, before->ended);
       if (before_is_at_the_root_) node_ = NodeId(0);
@@ -65,9 +65,13 @@ class Walk {
     before_is_at_the_root_ = false;
     return last_of(node_, [&](const Span& span) { return may_precede(span, later); });
   }
-  // A node that did nothing before waited for the round to be recorded.
-  const Span* before_at_the_root() {
+  // A node waits for the mean that opens a later pass, which the coordinator made after what the node did in the one
+  // before. One that did nothing before waited for the round to be recorded.
+  const Span* before_elsewhere(const Span* here) {
+    const Span* there = last_of(NodeId(0), [](const Span& span) { return span.kind == SpanKind::kFinalise; });
+    if (here != nullptr && (there == nullptr || there->ended < here->ended)) return here;
     before_is_at_the_root_ = true;
+    if (there != nullptr) return there;
     return last_of(NodeId(0), [](const Span& span) { return span.kind == SpanKind::kFsync; });
   }
 

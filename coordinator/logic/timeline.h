@@ -3,8 +3,9 @@
 // It is walked backwards from the commit. On a node, what went before is the operation that ended last before this one
 // began, and that this one can have waited for: an addition waits for additions before it and for the staging of what
 // it adds, anything else for whatever ended. A staging leads to the child that sent, a model's arrival to the parent
-// that passed it on while it got it itself. What lies between two operations is `waiting`. Each step ends where the
-// next one begins, so the steps make up the whole round, whatever the clocks say.
+// that passed it on while it got it itself. In a round with several passes (docs/design/phases.md) a later one leads to
+// the mean that the coordinator made of the one before. What lies between two operations is `waiting`. Each step ends
+// where the next one begins, so the steps make up the whole round, whatever the clocks say.
 #pragma once
 
 #include <functional>

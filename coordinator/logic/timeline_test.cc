@@ -69,6 +69,31 @@ TEST(CriticalPath, LeadsFromTheCommitToWhatItWaitedFor) {
   EXPECT_EQ(sum_of(path), s(4.1));
 }
 
+// In the first pass everybody waited for a, in the second for b.
+TEST(CriticalPath, LeadsThroughTheMeanIntoThePassBefore) {
+  RoundTrace trace{kRun, kRound, AttemptId(1), at(0), {}, at(4), {}};
+  trace.nodes[kRoot] = {
+      .told = true,
+      .spans = {span(kFsync, 0, 0.1), span(kStage, 1.2, 1.3, kB), span(kAccumulate, 1.3, 1.4, kB),
+                span(kStage, 2.2, 2.4, kA), span(kAccumulate, 2.4, 2.5, kA), span(kFinalise, 2.5, 2.6),
+                span(kStage, 2.8, 2.9, kA), span(kAccumulate, 2.9, 3, kA), span(kStage, 3.5, 3.6, kB),
+                span(kAccumulate, 3.6, 3.7, kB), span(kFinalise, 3.7, 3.8), span(kFsync, 3.8, 4)}};
+  trace.nodes[kA] = {.told = true,
+                     .spans = {span(kTrain, 0.1, 2), span(kEncode, 2, 2.2), span(kSend, 2.2, 2.3),
+                               span(kEncode, 2.7, 2.8), span(kSend, 2.8, 2.9)}};
+  trace.nodes[kB] = {.told = true,
+                     .spans = {span(kTrain, 0.1, 1), span(kEncode, 1, 1.2), span(kSend, 1.2, 1.3),
+                               span(kEncode, 2.7, 3.5), span(kSend, 3.5, 3.6)}};
+  const std::vector<CriticalStep> path = critical_path(trace);
+  const std::vector<CriticalStep> expected = {
+      {"fsync", kRoot, s(0.1)},      {"train", kA, s(1.9)},         {"encode", kA, s(0.2)},
+      {"send", kA, s(0.2)},          {"accumulate", kRoot, s(0.1)}, {"finalise", kRoot, s(0.1)},
+      {kWaiting, kB, s(0.1)},        {"encode", kB, s(0.8)},        {"send", kB, s(0.1)},
+      {"accumulate", kRoot, s(0.1)}, {"finalise", kRoot, s(0.1)},   {"fsync", kRoot, s(0.2)}};
+  EXPECT_EQ(path, expected);
+  EXPECT_EQ(sum_of(path), s(4));
+}
+
 TEST(CriticalPath, WhatIsSentWhileItIsEncodedWaitsForThat) {
   RoundTrace trace = round_of_two();
   trace.nodes[kB].spans = {span(kTrain, 0.1, 2.2), span(kEncode, 2.2, 3.3), span(kSend, 2.3, 3.7)};

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/digest/sha256.h"
+#include "kernels/stream_key.h"
 #include "kernels/vector.h"
 
 namespace fluvial::coordinator {
@@ -31,6 +32,16 @@ Result<NamedVector> mean_of_pass(Parallel& parallel, const transfer::NodeSum& su
     return {};
   }));
   return named(std::move(bytes));
+}
+
+Result<NamedVector> continued_state(const kernels::Codec& codec, const round::Schema& schema, const round::Plan& plan,
+                                    ByteSpan last) {
+  const aggregate::Shapes shapes(schema, plan.chunk_values);
+  Buffer state(codec.state_bytes(shapes.schema()));
+  std::ranges::fill(state.span(), std::byte{0});
+  const kernels::StreamKey key = kernels::stream_key(plan.seed, 0, std::string_view());
+  FLUVIAL_TRY(codec.continue_state(shapes.schema(), key, last, state.span()));
+  return named(std::move(state));
 }
 
 MeanUpdate::MeanUpdate(const PassesInput& input, const round::Schema& schema, std::uint64_t chunk_values,

@@ -10,6 +10,7 @@
 #include "core/aggregate/shapes.h"
 #include "core/base/parallel.h"
 #include "core/round/pass.h"
+#include "core/round/plan.h"
 #include "core/transfer/node_sum.h"
 #include "kernels/codec.h"
 
@@ -32,6 +33,11 @@ struct PassesInput {
   kernels::StreamKey key;          // of the run's plan and this round
   SharedBytes state = {};          // the codec's, before this round; empty: as before the first
 };
+
+// The state that a run's codec begins with where the run goes on from another one of the same codec and schema: `last`
+// is the state after that one's last round.
+Result<NamedVector> continued_state(const kernels::Codec& codec, const round::Schema& schema, const round::Plan& plan,
+                                    ByteSpan last);
 
 // What all the means make of the model.
 class MeanUpdate {

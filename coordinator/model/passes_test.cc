@@ -250,6 +250,25 @@ TEST_F(PassesTest, TheStateIsWhatAnybodySettlesAndIsOnTheDisk) {
   EXPECT_TRUE(models_.load_optimizer(next->optimizer_file, 0).value().empty()) << "the optimizer has none";
 }
 
+// With another seed, so under another name; that run's first round steps from it.
+TEST_F(PassesTest, ARunThatGoesOnBeginsWithTheStateSettledForIt) {
+  const NamedVector p = *mean_of_pass(serial_, sum_, gather(0, {}, {0, 1, 2}), kFirst);
+  auto set = gather(1, aggregate::mean_values(p.bytes.bytes), {0, 1, 2});
+  const NamedVector left = *finish(set, p.bytes, serial_)->codec_state;
+  round::Plan plan;
+  plan.seed = 10;
+  plan.chunk_values = kChunk;
+  const auto begun = continued_state(*codec_, *schema_, plan, left.bytes.bytes);
+  ASSERT_TRUE(begun.ok()) << begun.error().to_string();
+  EXPECT_TRUE(std::ranges::equal(begun->bytes.bytes.subspan(32), left.bytes.bytes.subspan(32)));
+  EXPECT_EQ(begun->ref, (round::VectorRef{sha256(begun->bytes.bytes), left.ref.bytes}));
+  EXPECT_NE(begun->ref, left.ref);
+  key_ = kernels::stream_key(plan.seed, 1, "");
+  EXPECT_TRUE(finish(set, p.bytes, serial_, begun->bytes).ok());
+  EXPECT_FALSE(finish(set, p.bytes, serial_, left.bytes).ok()) << "that is another run's";
+  EXPECT_FALSE(continued_state(*codec_, *schema_, plan, left.bytes.bytes.first(12)).ok());
+}
+
 TEST_F(PassesTest, AStateOfAnotherRunOrLengthIsRefused) {
   const NamedVector p = *mean_of_pass(serial_, sum_, gather(0, {}, {0, 1, 2}), kFirst);
   const auto set = gather(1, aggregate::mean_values(p.bytes.bytes), {0, 1, 2});

@@ -87,7 +87,7 @@ json::object round_object(const store::CommitRow& row, const NameOf& name_of) {
   object["master_sha256"] = to_hex(row.master);
   if (row.sum_digest) object["sum_sha256"] = to_hex(*row.sum_digest);
   if (const std::optional<round::VectorRef>& state = row.record.codec_state) {
-    object["codec_state"] = json::object{{"sha256", to_hex(state->digest)}, {"bytes", state->bytes}};
+    object["codec_state"] = vector_object(*state);
   }
   object["seconds"] = static_cast<double>(row.duration_ms) / 1000.0;
   object["bytes_up"] = row.bytes_up;
@@ -99,6 +99,10 @@ json::object round_object(const store::CommitRow& row, const NameOf& name_of) {
 }
 
 }  // namespace
+
+json::object vector_object(const round::VectorRef& vector) {
+  return {{"sha256", to_hex(vector.digest)}, {"bytes", vector.bytes}};
+}
 
 std::string shares_json(const std::map<SiteId, store::SiteShare>& shares, const NameOf& name_of) {
   json::array all;

@@ -1,6 +1,7 @@
 // The admin API's answers as JSON (docs/operations/admin-api.md).
 #pragma once
 
+#include <boost/json/object.hpp>
 #include <functional>
 #include <map>
 #include <string>
@@ -12,6 +13,7 @@ namespace fluvial::coordinator {
 
 using NameOf = std::function<std::string(NodeId)>;
 
+boost::json::object vector_object(const round::VectorRef& vector);
 std::string round_json(const store::CommitRow& row, const NameOf& name_of);
 std::string shares_json(const std::map<SiteId, store::SiteShare>& shares, const NameOf& name_of);
 std::string committed_line(const store::CommitRow& row, const NameOf& name_of);

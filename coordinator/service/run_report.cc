@@ -115,7 +115,8 @@ void RunReport::took(Work work, Duration time) {
 void RunReport::committed(const store::CommitRow& row, const round::Pace& pace) {
   const round::CommitRecord& record = row.record;
   counts_.rounds_committed.add();
-  pace_report_.round_closed(pace, record.contributors);
+  // From the round's opening to the sum sites take in the first pass; nobody trains in a later one.
+  pace_report_.round_closed(pace, record.passes.empty() ? record.contributors : record.passes.front().contributors);
   counts_.contributions_counted.add(static_cast<double>(record.contributors.size()));
   for (const SiteId site : record.late) root_counts_.late(where_ ? where_(site) : "unknown");
   std::uint64_t stale = 0;

@@ -76,6 +76,18 @@ TEST_F(RunReportTest, ACommitIsCountedAndTold) {
   EXPECT_TRUE(is_told("\"event\":\"committed\""));
 }
 
+TEST_F(RunReportTest, OfARoundWithSeveralPassesTheFirstIsTimed) {
+  store::CommitRow row;
+  row.record = {.run = RunId(1), .round = RoundId(4)};
+  round::Contribution one{SiteId(1), Epoch(1), 10, {}, 0, {}};
+  one.times.train = std::chrono::seconds(3);
+  ASSERT_TRUE(row.record.passes.emplace_back().contributors.add(one).ok());
+  one.times.train = std::chrono::seconds(1);
+  ASSERT_TRUE(row.record.contributors.add(one).ok());
+  report_.committed(row, {});
+  EXPECT_THAT(metrics_.render(), HasSubstr("fluvial_coordinator_site_round_seconds_sum 3\n"));
+}
+
 TEST_F(RunReportTest, UpdatesOfEarlierRoundsAreCounted) {
   store::CommitRow row;
   row.record = {.run = RunId(1), .round = RoundId(9)};

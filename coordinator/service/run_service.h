@@ -29,9 +29,8 @@ class RunService final : private tree::RoundOwner, private RunHost {
   void stop();
 
   net::Awaitable<void> take_up() { return starter_.take_up(); }
-  // `optimizer`: the state that its server optimizer begins with, where the row keeps it.
-  net::Awaitable<Result<RunId>> start(store::RunRow row, Buffer model, std::vector<float> optimizer = {}) {
-    return starter_.start(std::move(row), std::move(model), std::move(optimizer));
+  net::Awaitable<Result<RunId>> start(store::RunRow row, Buffer model, States states = {}) {
+    return starter_.start(std::move(row), std::move(model), std::move(states));
   }
   std::optional<RunId> active_run() const;                   // that has not ended
   const ActiveRun* active() const { return active_.get(); }  // also when it is done: the last one

@@ -11,6 +11,7 @@
 
 #include "coordinator/service/run_gauges.h"
 #include "coordinator/service/run_report.h"
+#include "core/digest/sha256.h"
 #include "core/store/safetensors.h"
 #include "core/tree/test_runtime.h"
 #include "core/tree/test_support.h"
@@ -257,13 +258,41 @@ TEST_F(RunServiceTest, TheStateThatAnOptimizerBeginsWithOutlivesTheProcess) {
   kept.plan.optimizer = round::ServerOptimizer::of(round::Optimizer::kFedAvgM);
   kept.keeps_optimizer = true;
   const std::vector<float> state(small_schema().value_count(), 0.25F);
-  const Result<RunId> started = run(runs_->start(kept, model(), state));
+  const Result<RunId> started = run(runs_->start(kept, model(), States{state}));
   ASSERT_TRUE(started.ok()) << started.error().to_string();
   cut_power();
   ASSERT_NE(runs_->active(), nullptr);
   EXPECT_EQ(runs_->active()->machine.run(), *started);
   EXPECT_EQ(runs_->active()->optimizer_state, state);
   EXPECT_TRUE(journal_->run(*started)->keeps_optimizer);
+}
+
+// Named in the first opening, and given to those who fetch it.
+TEST_F(RunServiceTest, TheStateThatACodecBeginsWithOutlivesTheProcess) {
+  store::RunRow kept = row();
+  kept.schema = *round::Schema::make({{"w", round::DType::kF32, {30, 40}}});
+  const std::vector<float> values(kept.schema.value_count(), 1.0F);
+  const ByteSpan bytes = std::as_bytes(std::span(values));
+  kept.initial_model = store::model_digest(bytes);
+  kept.plan.codec = "powersgd:rank=2";
+  kept.plan.optimizer = round::ServerOptimizer::of(round::Optimizer::kFedAvgM);  // whose own state begins anew
+  const std::vector<float> state(88, 0.25F);
+  const ByteSpan state_bytes = std::as_bytes(std::span(state));
+  kept.codec_state = round::VectorRef{sha256(state_bytes), state_bytes.size()};
+  const States states{{}, SharedBytes::from(Buffer::copy_of(state_bytes))};
+  const Result<RunId> started = run(runs_->start(kept, Buffer::copy_of(bytes), states));
+  ASSERT_TRUE(started.ok()) << started.error().to_string();
+  for (const bool restarted : {false, true}) {
+    SCOPED_TRACE(restarted);
+    if (restarted) cut_power();
+    ASSERT_NE(runs_->active(), nullptr);
+    EXPECT_EQ(runs_->active()->machine.run(), *started);
+    const std::optional<round::Pass> pass = runs_->active()->machine.pass();
+    ASSERT_TRUE(pass.has_value());
+    EXPECT_EQ(pass->state, kept.codec_state);
+    EXPECT_TRUE(std::ranges::equal(runs_->active()->codec_state.bytes, state_bytes));
+    EXPECT_TRUE(runs_->active()->optimizer_state.empty());
+  }
 }
 
 // Three rounds that were committed with this `down`; what sites train from after the last.

@@ -98,33 +98,17 @@ net::Awaitable<Status> RunStarter::take_up(store::RunRow row) {
   Result<TrainedModel> trained = co_await runtime_.pool.run(
       [&]() -> Result<TrainedModel> { return *last ? load_trained(row, **last, master) : whole(row, master); });
   if (!trained.ok()) co_return trained.error();
-  std::vector<float> state;
-  std::string reference =
-      row.keeps_optimizer ? store::ModelStore::name_of({row.id, ModelVersion(0)}, store::ModelFile::kOptimizer) : "";
-  if (*last) reference = (*last)->optimizer;
-  if (!reference.empty()) {
-    const std::uint64_t state_values = aggregate::state_vectors(row.plan.optimizer) * row.schema.value_count();
-    Result<std::vector<float>> kept =
-        co_await runtime_.pool.run([&] { return models_.load_optimizer(reference, state_values); });
-    if (!kept.ok()) co_return kept.error();
-    state = std::move(*kept);
-  }
-  SharedBytes codec_state;
-  if (*last && (*last)->record.codec_state) {
-    Result<Buffer> kept = co_await runtime_.pool.run(
-        [&] { return models_.load_codec_state(reference, (*last)->record.codec_state->digest); });
-    if (!kept.ok()) co_return kept.error();
-    codec_state = SharedBytes::from(std::move(*kept));
-  }
+  Result<States> states = co_await runtime_.pool.run([&] { return load_states(row, *last); });
+  if (!states.ok()) co_return states.error();
   std::optional<round::AttemptRecord> open;
   if (*attempt && (*attempt)->round > committed) {
     open = std::move(**attempt);
     open->base = trained->ref;
   }
-  Latest latest{std::move(master), std::move(*trained), std::move(state), std::move(open)};
+  Latest latest{std::move(master), std::move(*trained), std::move(states->optimizer), std::move(open)};
   if (*attempt) latest.scale_bits = (*attempt)->scale_bits;
-  if (*last) latest.codec_state = (*last)->record.codec_state;
-  latest.state = std::move(codec_state);
+  latest.codec_state = *last ? (*last)->record.codec_state : row.codec_state;
+  latest.state = std::move(states->codec);
   const Status known = co_await runtime_.pool.run([&]() -> Status {
     if (!round::late_is_next(row.plan) || !*last) return {};
     FLUVIAL_TRY(know_late(row, **last, latest));
@@ -132,6 +116,22 @@ net::Awaitable<Status> RunStarter::take_up(store::RunRow row) {
   });
   if (!known.ok()) co_return known.error();
   co_return co_await activate(std::move(row), std::move(latest));
+}
+
+// As the last commit left them, or as the run began.
+Result<States> RunStarter::load_states(const store::RunRow& row, const std::optional<store::CommitRow>& last) const {
+  States states;
+  const std::string begun = store::ModelStore::name_of({row.id, ModelVersion(0)}, store::ModelFile::kOptimizer);
+  const std::string& reference = last ? last->optimizer : begun;
+  if (last ? !reference.empty() : row.keeps_optimizer) {
+    const std::uint64_t count = aggregate::state_vectors(row.plan.optimizer) * row.schema.value_count();
+    FLUVIAL_ASSIGN(states.optimizer, models_.load_optimizer(reference, count));
+  }
+  if (const std::optional<round::VectorRef>& codec = last ? last->record.codec_state : row.codec_state) {
+    FLUVIAL_ASSIGN(Buffer state, models_.load_codec_state(reference, codec->digest));
+    states.codec = SharedBytes::from(std::move(state));
+  }
+  return states;
 }
 
 // What sites train from after a commit: its own file, the master itself, or the master rounded anew. The difference is
@@ -222,7 +222,7 @@ net::Awaitable<Status> RunStarter::give_up_start(RunId run, std::string reason) 
       [&] { return journal_.set_run_status(run, store::RunStatus::kStopped, reason); });
 }
 
-net::Awaitable<Result<RunId>> RunStarter::start(store::RunRow row, Buffer model, std::vector<float> optimizer) {
+net::Awaitable<Result<RunId>> RunStarter::start(store::RunRow row, Buffer model, States states) {
   while (!is_taken_up_ && !stopping_) co_await taken_up_.wait();
   if (stopping_) co_return Error{Code::kCancelled, "the coordinator is stopping"};
   if (is_starting_) co_return Error{Code::kFailedPrecondition, "another run is being started"};
@@ -231,13 +231,14 @@ net::Awaitable<Result<RunId>> RunStarter::start(store::RunRow row, Buffer model,
                     "run " + std::to_string(active->value()) + " is active; stop it first: fluvial run stop"};
   }
   is_starting_ = true;
-  Result<RunId> made = co_await make_run(std::move(row), std::move(model), std::move(optimizer));
+  Result<RunId> made = co_await make_run(std::move(row), std::move(model), std::move(states));
   is_starting_ = false;
   co_return made;
 }
 
-net::Awaitable<Result<RunId>> RunStarter::make_run(store::RunRow row, Buffer model, std::vector<float> optimizer) {
-  FLUVIAL_CHECK(row.keeps_optimizer == !optimizer.empty(), "a state for the optimizer, and a row that says so");
+net::Awaitable<Result<RunId>> RunStarter::make_run(store::RunRow row, Buffer model, States states) {
+  FLUVIAL_CHECK(row.keeps_optimizer == !states.optimizer.empty(), "a state for the optimizer, and a row that says so");
+  FLUVIAL_CHECK(row.codec_state.has_value() == !states.codec.bytes.empty(), "likewise for the codec");
   row.status = store::RunStatus::kPaused;  // until its model is on the disk
   row.reason = kStarting;
   row.created_at = runtime_.clock.wall_now();
@@ -245,7 +246,8 @@ net::Awaitable<Result<RunId>> RunStarter::make_run(store::RunRow row, Buffer mod
   if (!id.ok()) co_return id.error();
   row.id = *id;
   const auto set_up = [&]() -> Status {
-    FLUVIAL_TRY(models_.put({row.id, ModelVersion(0)}, row.schema, model.span(), row.initial_model, optimizer));
+    FLUVIAL_TRY(models_.put({row.id, ModelVersion(0)}, row.schema, model.span(), row.initial_model, states.optimizer,
+                            states.codec.bytes));
     return journal_.set_run_status(row.id, store::RunStatus::kRunning, "");
   };
   Status done = co_await runtime_.pool.run(set_up);
@@ -254,7 +256,9 @@ net::Awaitable<Result<RunId>> RunStarter::make_run(store::RunRow row, Buffer mod
     row.reason.clear();
     Master master{{row.id, ModelVersion(0)}, row.initial_model, SharedBytes::from(std::move(model))};
     TrainedModel trained = whole(row, master);
-    Latest latest{std::move(master), std::move(trained), std::move(optimizer), {}};
+    Latest latest{std::move(master), std::move(trained), std::move(states.optimizer), {}};
+    latest.codec_state = row.codec_state;
+    latest.state = std::move(states.codec);
     done = co_await activate(std::move(row), std::move(latest));
   }
   if (done.ok()) {

@@ -42,6 +42,12 @@ struct ActiveRun {
   tree::OvertakenModels overtaken = {};          // with windows: those before it
 };
 
+// What a run that continues another begins with, beside the model: where its row says so.
+struct States {
+  std::vector<float> optimizer;
+  SharedBytes codec = {};
+};
+
 // A trained model to be passed on.
 std::shared_ptr<tree::ModelSlot> slot_of(const net::Executor& strand, const round::Schema& schema, TrainedModel model);
 
@@ -55,9 +61,8 @@ class RunStarter {
 
   // What is not paused goes on. Once, before any run is started.
   net::Awaitable<void> take_up();
-  // One at a time; kFailedPrecondition while a run is active or is being started. `optimizer`: the state that its
-  // optimizer begins with, if the row keeps it.
-  net::Awaitable<Result<RunId>> start(store::RunRow row, Buffer model, std::vector<float> optimizer);
+  // One at a time; kFailedPrecondition while a run is active or is being started.
+  net::Awaitable<Result<RunId>> start(store::RunRow row, Buffer model, States states);
   void stop();
 
  private:
@@ -80,7 +85,8 @@ class RunStarter {
   Status know_late(const store::RunRow& row, const store::CommitRow& last, Latest& latest);
   Status know_rates(const store::RunRow& row, RoundId last, Latest& latest);
   Result<store::Model> load_before(const store::RunRow& row, RoundId round);
-  net::Awaitable<Result<RunId>> make_run(store::RunRow row, Buffer model, std::vector<float> optimizer);
+  Result<States> load_states(const store::RunRow& row, const std::optional<store::CommitRow>& last) const;
+  net::Awaitable<Result<RunId>> make_run(store::RunRow row, Buffer model, States states);
   net::Awaitable<Status> activate(store::RunRow row, Latest latest);
   net::Awaitable<Status> give_up_start(RunId run, std::string reason);
 

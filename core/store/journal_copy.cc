@@ -34,9 +34,11 @@ Result<std::uint64_t> count_restores(Database& database) {
 }
 
 Status read_runs(Database& database, JournalContent& content) {
-  const char* const sql = content.format < 8
-                              ? "SELECT id, status, initial_model, 0, plan FROM runs ORDER BY id"
-                              : "SELECT id, status, initial_model, keeps_optimizer, plan FROM runs ORDER BY id";
+  const char* const sql = content.format < 8 ? "SELECT id, status, initial_model, 0, plan FROM runs ORDER BY id"
+                          : content.format < 11
+                              ? "SELECT id, status, initial_model, keeps_optimizer, plan FROM runs ORDER BY id"
+                              : "SELECT id, status, initial_model, keeps_optimizer OR codec_state IS NOT NULL, plan "
+                                "FROM runs ORDER BY id";
   std::set<RunId> by_difference;
   FLUVIAL_TRY(database.query(sql, {}, [&](const SqlRow& row) -> Status {
     const RunId run = row.id<RunId>(0);

@@ -19,7 +19,7 @@ struct JournalContent {
     RunId run;
     RunStatus status = RunStatus::kRunning;
     RoundId round;          // its last commit; 0: none
-    std::string optimizer;  // the reference of that commit's optimizer state, or of what the run began with; "": none
+    std::string optimizer;  // the reference of that commit's file of states, or of what the run began with; "": none
     std::optional<Digest> trained = {};  // of the model that sites train from, if it has a file of its own
     bool is_open() const { return !is_over(status); }
   };

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/store/journal_copy.h"
 #include "core/store/journal_test_support.h"
 
 namespace fluvial::store {
@@ -99,6 +100,23 @@ TEST_F(PassesJournal, WhatIsPrunedGoesWithItsRound) {
   EXPECT_EQ(journal_->commit_of(run_, RoundId(2)).error().code, Code::kNotFound);
   EXPECT_EQ(journal_->commit_of(run_, RoundId(5))->record.passes.size(), 1u);
   EXPECT_EQ(journal_->last_commit(run_).value()->record.codec_state->digest, digest_of("Q6"));
+}
+
+TEST_F(PassesJournal, ARunIsBegunWithTheStateThatItGoesOnFrom) {
+  EXPECT_FALSE(journal_->run(run_)->codec_state.has_value());
+  RunRow row = journal_->run(run_).value();
+  row.id = RunId(0);
+  row.continues = run_;
+  row.codec_state = round::VectorRef{digest_of("Q6"), 96};
+  row.id = journal_->create_run(row).value();
+  crash_and_reopen();
+  EXPECT_EQ(journal_->run(row.id).value(), row);
+  EXPECT_EQ(journal_->runs().value().at(1), row);
+  EXPECT_FALSE(journal_->runs().value().at(0).codec_state.has_value());
+  ASSERT_TRUE(journal_->copy_to("/c/copy").ok());
+  const JournalContent content = read_journal_copy(files_, "/c/copy").value();
+  EXPECT_EQ(content.runs.at(0).optimizer, "");
+  EXPECT_EQ(content.runs.at(1).optimizer, "run-2/round-0.optimizer.safetensors") << "a backup takes it along";
 }
 
 }  // namespace

@@ -65,6 +65,9 @@ Result<RunRow> run_from(const SqlRow& row) {
   run.created_at = row.time(6);
   run.continues = row.id<RunId>(7);
   run.keeps_optimizer = row.integer(8) != 0;
+  if (row.is_null(9)) return run;
+  run.codec_state.emplace().bytes = row.number(10);
+  FLUVIAL_ASSIGN(run.codec_state->digest, row.digest(9));
   return run;
 }
 
@@ -312,10 +315,12 @@ Result<RunId> CoordinatorJournal::create_run(const RunRow& run) {
     if (run.id != RunId() && run.id != id) {
       return Error{Code::kFailedPrecondition, "the next run is " + std::to_string(id.value())};
     }
+    const std::optional<round::VectorRef>& state = run.codec_state;
     return database_->run(
-        "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         {id, plan_to_json(run.plan), schema_to_json(run.schema), run.initial_model, static_cast<int>(run.status),
-         run.reason, run.created_at, run.continues, run.keeps_optimizer ? 1 : 0});
+         run.reason, run.created_at, run.continues, run.keeps_optimizer ? 1 : 0,
+         state ? std::optional(state->digest) : std::nullopt, state ? state->bytes : 0});
   }));
   return id;
 }
@@ -339,14 +344,14 @@ Result<std::vector<RunRow>> CoordinatorJournal::runs() {
   const std::lock_guard lock(mutex_);
   if (const std::optional<Error>& fault = database_->fault()) return *fault;
   std::vector<RunRow> found;
-  FLUVIAL_TRY(
-      database_->query("SELECT id, plan, schema, initial_model, status, reason, created_at, continues, keeps_optimizer "
-                       "FROM runs ORDER BY id",
-                       {}, [&](const SqlRow& row) -> Status {
-                         FLUVIAL_ASSIGN(RunRow run, run_from(row));
-                         found.push_back(std::move(run));
-                         return {};
-                       }));
+  FLUVIAL_TRY(database_->query(
+      "SELECT id, plan, schema, initial_model, status, reason, created_at, continues, keeps_optimizer, "
+      "codec_state, codec_state_bytes FROM runs ORDER BY id",
+      {}, [&](const SqlRow& row) -> Status {
+        FLUVIAL_ASSIGN(RunRow run, run_from(row));
+        found.push_back(std::move(run));
+        return {};
+      }));
   return found;
 }
 
@@ -354,13 +359,13 @@ Result<RunRow> CoordinatorJournal::run(RunId id) {
   const std::lock_guard lock(mutex_);
   if (const std::optional<Error>& fault = database_->fault()) return *fault;
   std::optional<RunRow> found;
-  FLUVIAL_TRY(
-      database_->query("SELECT id, plan, schema, initial_model, status, reason, created_at, continues, keeps_optimizer "
-                       "FROM runs WHERE id = ?",
-                       {id}, [&](const SqlRow& row) -> Status {
-                         FLUVIAL_ASSIGN(found, run_from(row));
-                         return {};
-                       }));
+  FLUVIAL_TRY(database_->query(
+      "SELECT id, plan, schema, initial_model, status, reason, created_at, continues, keeps_optimizer, "
+      "codec_state, codec_state_bytes FROM runs WHERE id = ?",
+      {id}, [&](const SqlRow& row) -> Status {
+        FLUVIAL_ASSIGN(found, run_from(row));
+        return {};
+      }));
   if (!found) return Error{Code::kNotFound, "there is no run " + std::to_string(id.value())};
   return std::move(*found);
 }

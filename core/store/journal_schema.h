@@ -139,7 +139,8 @@ inline constexpr const char* kJournalVersion10 = R"sql(
 ALTER TABLE contributions ADD COLUMN share INTEGER NOT NULL DEFAULT 512;
 )sql";
 
-// Of rounds with several passes: those before the last, who was in them, and the codec's state that the commit made.
+// Of rounds with several passes: those before the last, who was in them, and the codec's state that the commit made;
+// and the one that a run began with.
 inline constexpr const char* kJournalVersion11 = R"sql(
 CREATE TABLE passes (
   run INTEGER NOT NULL, round INTEGER NOT NULL, pass INTEGER NOT NULL, mean BLOB NOT NULL, mean_bytes INTEGER NOT NULL,
@@ -151,6 +152,8 @@ CREATE TABLE pass_contributions (
 CREATE TABLE codec_states (
   run INTEGER NOT NULL, round INTEGER NOT NULL, digest BLOB NOT NULL, bytes INTEGER NOT NULL,
   PRIMARY KEY (run, round), FOREIGN KEY (run, round) REFERENCES commits (run, round)) WITHOUT ROWID;
+ALTER TABLE runs ADD COLUMN codec_state BLOB;
+ALTER TABLE runs ADD COLUMN codec_state_bytes INTEGER NOT NULL DEFAULT 0;
 )sql";
 
 // Each step leads from one version to the next; a new journal takes all of them.

@@ -173,10 +173,10 @@ Result<std::string> ModelStore::keep(ModelWriter writer, const Digest& digest, s
 }
 
 Result<std::string> ModelStore::put(round::ModelKey key, const round::Schema& schema, ByteSpan model,
-                                    const Digest& digest, std::span<const float> optimizer) {
+                                    const Digest& digest, std::span<const float> optimizer, ByteSpan codec_state) {
   FLUVIAL_ASSIGN(ModelWriter writer, begin(key, schema));
   FLUVIAL_TRY(writer.write(0, model));
-  return keep(std::move(writer), digest, optimizer);
+  return keep(std::move(writer), digest, optimizer, {}, codec_state);
 }
 
 Result<Model> ModelStore::load(round::ModelKey key, const Digest& expected, ModelFile file) const {

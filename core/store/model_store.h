@@ -74,7 +74,7 @@ class ModelStore {
                            const std::optional<TrainedFile>& trained = {}, ByteSpan codec_state = {});
   // Both at once.
   Result<std::string> put(round::ModelKey key, const round::Schema& schema, ByteSpan model, const Digest& digest,
-                          std::span<const float> optimizer);
+                          std::span<const float> optimizer, ByteSpan codec_state = {});
 
   // kDataLoss when the bytes do not have the digest. `file`: the model, or the one that sites train from.
   Result<Model> load(round::ModelKey key, const Digest& expected, ModelFile file = ModelFile::kModel) const;

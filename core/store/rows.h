@@ -88,6 +88,8 @@ struct RunRow {
   RunId continues;  // the run whose last model it started from; 0: none
   // With the server optimizer's state of that run, which is then in the ModelStore, beside the initial model.
   bool keeps_optimizer = false;
+  // With the state that its codec was left with by that run, settled for this one: in the same file.
+  std::optional<round::VectorRef> codec_state = {};
   bool operator==(const RunRow&) const = default;
 };
 

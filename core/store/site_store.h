@@ -95,6 +95,7 @@ struct PendingStart {
   round::MadeFrom from = {};
   std::uint64_t sent_values = 0;
   std::string schema = {};
+  bool is_last_pass() const { return from.pass + 1 == passes; }  // which the contribution is
 };
 
 // What a submission sends in a later pass of its round.

@@ -67,7 +67,8 @@ Subject rounds_subject() {
            "Counted contributions of an earlier round than the one that counted them"},
           {"staleness_rounds_total", kCounter, kCoordinators, "How many rounds these were late, together"},
           site_shares(),
-          {"updates_verified_total", kCounter, kParents, "Updates and partials that passed every check"},
+          {"updates_verified_total", kCounter, kParents,
+           "Updates and partials that passed every check, in each pass of a round"},
           {"staging_bytes", kGauge, kParents, "Memory that staged updates hold"},
           {"staging_limit_bytes", kGauge, kParents,
            "Memory that they may hold: `staging_bytes_max`; with `auto`, "
@@ -94,7 +95,8 @@ Subject times_subject() {
   using enum Kind;
   return {
       "How long a round takes: coordinator and aggregators",
-      "",
+      "In a round with several passes each is merged, and sent on, by itself; `site_round_seconds` is of the first, in "
+      "which sites train.",
       true,
       {
           {"round_seconds", kHistogram, kCoordinators, "From a round's opening to its commit"},

@@ -34,7 +34,7 @@ Subject site_subject() {
            {{"rule", {"runs", "cohort", "hours"}}}},
           {"fetch_seconds", kHistogram, kSites, "From a model's being named to its being here"},
           {"train_seconds", kHistogram, kSites, "Local steps of one round, with the wait for workers"},
-          {"encode_seconds", kHistogram, kSites, "Encoding of one update, until it is on disk"},
+          {"encode_seconds", kHistogram, kSites, "Encoding of one update, or of a pass of it, until it is on disk"},
           {"upload_seconds", kHistogram, kSites,
            "Sending of one update, from its first frame: much of its encoding can be in it"},
           {"gpus", kGauge, kSites, "GPUs that the agent may use"},

@@ -16,6 +16,7 @@ Terms make_terms(const round::Plan& plan, std::uint64_t value_count, std::uint64
   Terms terms;
   terms.layout = {pass ? pass->value_count : value_count, plan.chunk_values};
   if (pass) terms.from = pass->made_from();
+  terms.plain_values = plain_values(value_count, pass);
   terms.integer_count = integer_count;
   terms.codec = std::move(codec);
   terms.codec_name = plan.codec;

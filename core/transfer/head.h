@@ -38,8 +38,14 @@ struct Terms {
   ModelVersion base_version;
   std::shared_ptr<const round::Lateness> late;  // null: no update of an earlier round
   round::MadeFrom from;                         // which pass is open, of a round with several
+  std::uint64_t plain_values = 0;               // plain_values()
 };
 
+// What an update is without a codec, to compare what travels with: the model's values, and in a pass before the last
+// nothing.
+inline std::uint64_t plain_values(std::uint64_t value_count, const std::optional<round::Pass>& pass) {
+  return pass && !pass->is_last() ? 0 : value_count;
+}
 // From the round's plan, its model's shape and its record.
 Terms make_terms(const round::Plan& plan, std::uint64_t value_count, std::uint64_t integer_count,
                  const round::ModelRef& base, int scale_bits, std::shared_ptr<const kernels::Codec> codec,

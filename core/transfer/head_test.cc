@@ -52,6 +52,16 @@ TEST(Heads, SayWhichPassAndWhichMean) {
   EXPECT_EQ(head_from_proto(partial, NodeId(2), Role::kAggregator)->pass, 1u);
 }
 
+// The bytes of all passes are those of one update of the model.
+TEST(Terms, WhatTravelsIsComparedWithTheModelOnce) {
+  const auto plain = [](const std::optional<round::Pass>& pass) {
+    return make_terms({}, 1000, 0, {}, 20, nullptr, nullptr, nullptr, {}, pass).plain_values;
+  };
+  EXPECT_EQ(plain({}), 1000U);
+  EXPECT_EQ(plain(round::Pass{.index = 0, .count = 2, .value_count = 60}), 0U);
+  EXPECT_EQ(plain(round::Pass{.index = 1, .count = 2, .value_count = 80, .mean = round::VectorRef{}}), 1000U);
+}
+
 // What is late of one pass may have the shape of the next, and is no fault of its site's.
 TEST(CheckPass, OnlyWhatFitsTheOpenOneMayComeIn) {
   const round::MadeFrom second{1, {std::byte{1}}};

@@ -22,6 +22,7 @@ inline constexpr int kTestScale = 20;
 inline Terms test_terms() {
   Terms terms;
   terms.layout = {kTestValues, kTestChunkValues};
+  terms.plain_values = kTestValues;
   terms.codec = *kernels::make_codec(*kernels::parse_codec("fp32"));
   terms.codec_name = "fp32";
   terms.value_abs_max = 100;

@@ -113,7 +113,7 @@ void ParentSide::count_bytes(const transfer::StagedArrival& arrival) const {
   if (!terms.ok()) return;
   const transfer::UpdateArrival* const update = arrival.update();
   bytes_.update(update != nullptr ? kernels::to_string(update->codec->spec()) : "partial",
-                arrival.chunks->total_bytes(), terms->layout.value_count);
+                arrival.chunks->total_bytes(), terms->plain_values);
 }
 
 void ParentSide::refused(RunId run, RoundId round, const round::MadeFrom& from, const round::Refusal& refusal) {

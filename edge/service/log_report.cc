@@ -211,10 +211,11 @@ void LogReport::sending(const Send& effect) {
 
 void LogReport::sent(const store::PendingInfo& info, bool again, double seconds) {
   metrics_.upload_seconds.observe(seconds);
-  bytes_.update(info.start.codec, info.chunk_bytes, info.start.value_count);
+  const bool is_whole = info.start.is_last_pass();  // what travels in the passes before it is no update yet
+  bytes_.update(info.start.codec, info.chunk_bytes, is_whole ? info.start.value_count : 0);
   if (again) {
     metrics_.updates_resent.add();
-  } else {
+  } else if (is_whole) {
     ++updates_submitted_;
     update_bytes_fp32_ += info.start.value_count * sizeof(float);
     metrics_.updates_submitted.add();

@@ -77,6 +77,21 @@ TEST_F(LogReportTest, AnUpdateIsCountedByWhatItCostAndWhatItWas) {
   EXPECT_THAT(page(), HasSubstr("fluvial_site_updates_resent_total 1\n"));
 }
 
+TEST_F(LogReportTest, AnUpdateOfSeveralPassesIsOne) {
+  for (const std::uint32_t pass : {0U, 1U}) {
+    store::PendingInfo sent = info(1);
+    sent.start.passes = 2;
+    sent.start.from.pass = pass;
+    report_.sent(sent, false, 0.5);
+  }
+  const std::string text = page();
+  for (const char* line : {"fluvial_site_update_bytes_total{codec=\"topk\",tier=\"parent\"} 160\n",
+                           "fluvial_site_update_fp32_bytes_total{codec=\"topk\",tier=\"parent\"} 4000\n",
+                           "fluvial_site_updates_submitted_total 1\n", "fluvial_site_upload_seconds_count 2\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
 TEST_F(LogReportTest, AnotherRunHasOtherMetrics) {
   Offer offer;
   offer.run = RunId(1);

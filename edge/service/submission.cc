@@ -123,7 +123,7 @@ void Submission::send_early(std::shared_ptr<const Feed> feed, const Offer& offer
 
 void Submission::on_sent(const UploadItem& item, double seconds) {
   const store::PendingInfo& info = item.update->info();
-  const bool again = std::exchange(sent_, info.submission) == info.submission;
+  const bool again = std::exchange(sent_[info.start.from.pass], info.submission) == info.submission;
   site_.report.sent(info, again, seconds);
   for (auto* const held : {&pending_, &pass_}) {
     if (*held && (*held)->info().submission == info.submission) forget_memory(*held);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -60,7 +61,7 @@ class Submission {
   std::shared_ptr<const store::PendingUpdate> pending_;
   std::shared_ptr<const store::PendingUpdate> pass_;  // the last later pass of it; null: there is none
   std::uint32_t last_pass_ = 0;
-  std::uint64_t sent_ = 0;  // the submission that was last
+  std::map<std::uint32_t, std::uint64_t> sent_;  // by pass: the submission that was last
 };
 
 }  // namespace fluvial::edge

@@ -154,6 +154,7 @@ Status Codec::expand_chunk(const ExpandPlan& plan, std::size_t chunk_index, std:
   return {};
 }
 
+Status Codec::continue_state(const VectorSchema&, const StreamKey&, ByteSpan, MutableByteSpan) const { return {}; }
 Status Codec::settle(const VectorSchema&, const StreamKey&, std::span<const float>, MutableByteSpan) const {
   return {};
 }

@@ -32,8 +32,10 @@
 // State: 32 bytes, then Q of each matrix (a column after the other) in fp32, little-endian.
 //   u32 version 1, u32 rank, u64 run, u64 the round whose mean Q it is + 1 (0: as drawn), u64 fingerprint of the shapes
 // All zero: a state before its first round. A site that is new takes part with a zero residual and the warm start of
-// the others: settle() of the last round's mean, into a zero state. prepare() refuses the state of another run, rank or
-// schema and one that is not finite; it cannot tell one that is some rounds old, which is for the caller to compare.
+// the others: settle() of the last round's mean, into a zero state. A run that goes on from another begins with that
+// one's factors, which are settled already, under its own name and as those of round 0. prepare() refuses the state of
+// another run, rank or schema and one that is not finite; it cannot tell one that is some rounds old, which is for the
+// caller to compare.
 //
 // Determinism: the same bits on every CPU target, however the chunks are cut and the parts are shared among threads.
 // Thread safe: immutable. Spans of factors live in the caller's workspace and state.
@@ -70,6 +72,8 @@ class PowerSgdCodec final : public Codec {
   Status expand_chunk(const ExpandPlan& plan, std::size_t chunk_index, std::span<float> out) const override;
   Status settle(const VectorSchema& schema, const StreamKey& key, std::span<const float> mean,
                 MutableByteSpan state) const override;
+  Status continue_state(const VectorSchema& schema, const StreamKey& key, ByteSpan last,
+                        MutableByteSpan state) const override;
 
   // The factors travel as plain fp32, and nothing is left out.
   Result<std::size_t> encode_chunk(const EncodePlan& plan, std::size_t chunk_index, std::span<const float> chunk,

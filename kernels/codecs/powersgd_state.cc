@@ -125,4 +125,17 @@ Status PowerSgdCodec::settle(const VectorSchema& schema, const StreamKey& key, s
   return write_state(schema, key, mean, state);
 }
 
+Status PowerSgdCodec::continue_state(const VectorSchema& schema, const StreamKey& key, ByteSpan last,
+                                     MutableByteSpan state) const {
+  FLUVIAL_TRY(check_layout(schema.layout));
+  FLUVIAL_TRY(powersgd::check_tensors(schema));
+  if (last.size() != state_bytes(schema) || state.size() != last.size()) {
+    return Error{Code::kInvalidArgument, format_text("codec states of {} and {} bytes, expected {}", last.size(),
+                                                     state.size(), state_bytes(schema))};
+  }
+  const StreamKey before{.run = load_le<std::uint64_t>(last.data() + 8)};  // whichever it was
+  FLUVIAL_TRY(check_state(schema, before, last));
+  return write_state(schema, {.run = key.run}, powersgd::factors_of(last), state);
+}
+
 }  // namespace fluvial::kernels

@@ -322,6 +322,30 @@ TEST(PowerSgd, TheSameBitsOnEveryTargetAndHoweverItIsCut) {
 }
 
 // Hand-checked: 5 x 5 cut at rank 1 (25 > 2 * 10), two values as they are. See docs/formats/codecs-powersgd.md.
+TEST(PowerSgd, ARunThatGoesOnFromAnotherBeginsWithItsFactors) {
+  const Model model({{20, 30}, {4}}, 64);
+  const auto codec = codec_of("powersgd:rank=2");
+  std::vector<Site> sites;
+  sites.emplace_back(*codec, model).vector = normals(model.count(), 1);
+  run_round(*codec, model, sites, {.run = 7, .round = 12, .site = 1});
+  const ByteSpan last = sites[0].state.span();
+  Buffer state = zeros(last.size());
+  ASSERT_TRUE(codec->continue_state(model.schema(), {.run = 8}, last, state.span()).ok());
+  EXPECT_TRUE(std::ranges::equal(state.span().subspan(32), last.subspan(32))) << "settled factors are settled";
+  EXPECT_EQ(load_le<std::uint64_t>(state.data() + 8), 8U) << "the new run's";
+  EXPECT_EQ(load_le<std::uint64_t>(state.data() + 16), 1U) << "of round 0";
+
+  Site next(*codec, model);
+  next.vector = sites[0].vector;
+  next.state = std::move(state);
+  EXPECT_EQ(next.send(*codec, model, 0, {}, {.run = 8, .round = 1, .site = 1}),
+            sites[0].send(*codec, model, 0, {}, {.run = 7, .round = 13, .site = 1}));
+  EXPECT_FALSE(codec->continue_state(model.schema(), {.run = 8}, last.first(40), next.state.span()).ok());
+  const auto other = codec_of("powersgd:rank=1");
+  Buffer of_one(other->state_bytes(model.schema()));
+  EXPECT_FALSE(other->continue_state(model.schema(), {.run = 8}, last, of_one.span()).ok());
+}
+
 TEST(PowerSgd, GoldenBytes) {
   const Model model({{5, 5}, {2}}, 1 << 20);
   const auto codec = codec_of("powersgd:rank=1");

@@ -4,6 +4,7 @@
 #include <boost/json.hpp>
 #include <utility>
 
+#include "coordinator/model/passes.h"
 #include "coordinator/service/admin/resources.h"
 #include "coordinator/service/admin/waits.h"
 #include "coordinator/service/json.h"
@@ -22,16 +23,18 @@ namespace {
 namespace json = boost::json;
 
 json::object run_object(const store::RunRow& row, RoundId committed) {
-  return {{"id", row.id.value()},
-          {"name", row.plan.name},
-          {"status", run_status_name(row.status)},
-          {"reason", row.reason},
-          {"rounds", row.plan.rounds},
-          {"committed", committed.value()},
-          {"codec", row.plan.codec},
-          {"continues", row.continues.value()},
-          {"keeps_optimizer", row.keeps_optimizer},
-          {"created_at", utc(row.created_at)}};
+  json::object run{{"id", row.id.value()},
+                   {"name", row.plan.name},
+                   {"status", run_status_name(row.status)},
+                   {"reason", row.reason},
+                   {"rounds", row.plan.rounds},
+                   {"committed", committed.value()},
+                   {"codec", row.plan.codec},
+                   {"continues", row.continues.value()},
+                   {"keeps_optimizer", row.keeps_optimizer},
+                   {"created_at", utc(row.created_at)}};
+  if (row.codec_state) run["codec_state"] = vector_object(*row.codec_state);
+  return run;
 }
 
 net::Awaitable<Reply> list(Context* admin, Call) {
@@ -111,17 +114,34 @@ Result<std::vector<float>> optimizer_state_of(Context* admin, const store::RunRo
   return admin->models.load_optimizer(reference, vectors * before.schema.value_count());
 }
 
+struct Prepared {
+  store::RunRow row;
+  Buffer model;
+  States states;
+};
+
+// Of two runs with models of one schema: the state that the codec begins with, as far as it has one that is alike at
+// all sites and is that of the run before. Any other codec, or rank, begins as before a first round. On the pool.
+Status continue_codec(Context* admin, const store::RunRow& before, const std::optional<store::CommitRow>& last,
+                      Prepared& made) {
+  const std::optional<round::VectorRef>& left = last ? last->record.codec_state : before.codec_state;
+  if (!left || before.plan.codec != made.row.plan.codec) return {};
+  const std::string reference =
+      last ? last->optimizer : store::ModelStore::name_of({before.id, ModelVersion(0)}, store::ModelFile::kOptimizer);
+  FLUVIAL_ASSIGN(const Buffer state, admin->models.load_codec_state(reference, left->digest));
+  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(made.row.plan.codec));
+  FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
+  FLUVIAL_ASSIGN(NamedVector begins, continued_state(*codec, before.schema, made.row.plan, state.span()));
+  made.row.codec_state = begins.ref;
+  made.states.codec = std::move(begins.bytes);
+  return {};
+}
+
 Result<aggregate::Down> checked_down(const round::Plan& plan) {
   Result<aggregate::Down> down = aggregate::parse_down(plan.down);
   if (down.ok()) return down;
   return Error{down.error().code, "down = " + down.error().message};
 }
-
-struct Prepared {
-  store::RunRow row;
-  Buffer model;
-  std::vector<float> optimizer;
-};
 
 // What a run begins with, as far as it comes from another one; `model` is its own, if it has one. On the pool.
 Status continue_run(Context* admin, const json::object& request, Prepared& made, std::optional<store::Model>& model) {
@@ -138,8 +158,9 @@ Status continue_run(Context* admin, const json::object& request, Prepared& made,
   FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, admin->journal.last_commit(before.id));
   const ModelVersion version(last ? last->record.round.value() : 0);
   FLUVIAL_ASSIGN(model, admin->models.load({before.id, version}, last ? last->master : before.initial_model));
+  FLUVIAL_TRY(continue_codec(admin, before, last, made));
   if (!keeps) return {};
-  FLUVIAL_ASSIGN(made.optimizer, optimizer_state_of(admin, before, made.row.plan));
+  FLUVIAL_ASSIGN(made.states.optimizer, optimizer_state_of(admin, before, made.row.plan));
   made.row.keeps_optimizer = true;
   return {};
 }
@@ -184,10 +205,11 @@ net::Awaitable<Reply> start(Context* admin, Call call) {
   std::string plan =
       "plan " + row.plan.name + ", sha256 " + to_hex(sha256(as_byte_span(store::plan_to_json(row.plan))));
   if (row.keeps_optimizer) plan += ", with the optimizer's state of run " + std::to_string(row.continues.value());
+  if (row.codec_state) plan += ", with the codec's state of run " + std::to_string(row.continues.value());
   json::array notes;
   for (const std::string& note : aggregate::plan_notes(row.plan)) notes.emplace_back(note);
   const Result<RunId> run = co_await admin->root.runs().start(std::move(prepared->row), std::move(prepared->model),
-                                                              std::move(prepared->optimizer));
+                                                              std::move(prepared->states));
   if (!run.ok()) co_return run.error();
   store::AuditEntry entry = call.entry(store::AuditKind::kRunStarted);
   entry.run = *run;

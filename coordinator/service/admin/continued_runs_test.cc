@@ -1,0 +1,134 @@
+// What a run begins with that continues another one whose codec keeps a state alike at all sites.
+#include <gmock/gmock.h>
+
+#include <boost/json.hpp>
+#include <span>
+
+#include "coordinator/model/passes.h"
+#include "coordinator/service/admin/resources.h"
+#include "coordinator/service/run_report.h"
+#include "core/digest/sha256.h"
+#include "core/store/plan_json.h"
+#include "core/tree/test_runtime.h"
+
+namespace fluvial::coordinator::admin {
+namespace {
+
+namespace json = boost::json;
+
+// Run 1 is over, after one round of two passes.
+class ContinuedRunsTest : public testing::Test {
+ protected:
+  ContinuedRunsTest() {
+    journal_ = store::CoordinatorJournal::open(test_.files(), "/journal.sqlite").value();
+    models_.emplace(store::ModelStore::open(test_.files(), "/models").value());
+    report_.emplace(runtime_.metrics, telemetry::null_logger(), feed_, [](NodeId) { return std::string("somebody"); });
+    root_.emplace(runtime_, tasks_, Root::Keeps{*journal_, *models_, journal_->next_epoch().value()}, *report_,
+                  tree::HubOptions{}, FailoverSettings{});
+    context_.emplace(runtime_, *journal_, *models_, *root_, feed_);
+    router_.emplace(&*context_);
+    add_runs(*router_);
+    row_.plan = plan("powersgd:rank=2");
+    row_.schema = *round::Schema::make({{"w", round::DType::kF32, {30, 40}}});
+    row_.initial_model = digest_;
+    row_.id = journal_->create_run(row_).value();
+    EXPECT_TRUE(models_->put({row_.id, ModelVersion(0)}, row_.schema, bytes(), digest_, {}).ok());
+    commit();
+    EXPECT_TRUE(journal_->set_run_status(row_.id, store::RunStatus::kStopped, "").ok());
+    EXPECT_TRUE(root_->load().ok());
+    test_.run(root_->runs().take_up());
+  }
+  ~ContinuedRunsTest() override {
+    test_.on_strand([&] { root_->runs().stop(); });
+    test_.run(join());
+  }
+  net::Awaitable<void> join() { co_await tasks_.join(); }
+
+  static round::Plan plan(const std::string& codec) {
+    round::Plan plan;
+    plan.name = "thin";
+    plan.codec = codec;
+    plan.seed = 4;
+    return plan;
+  }
+  ByteSpan bytes() const { return std::as_bytes(std::span(values_)); }
+  void commit() {
+    const auto codec = kernels::make_codec(kernels::parse_codec(row_.plan.codec).value()).value();
+    const aggregate::Shapes shapes(row_.schema, row_.plan.chunk_values);
+    left_ = Buffer(codec->state_bytes(shapes.schema()));
+    std::ranges::fill(left_.span(), std::byte{0});
+    const std::vector<float> q(codec->pass_layout(shapes.schema(), 1).value_count, 0.5F);
+    ASSERT_TRUE(codec->settle(shapes.schema(), {.run = row_.plan.seed, .round = 1}, q, left_.span()).ok());
+    ASSERT_TRUE(journal_->open_attempt({row_.id, RoundId(1), AttemptId(1), Epoch(1), {}, 30, {}}).ok());
+    store::CommitRow row;
+    row.record.run = row_.id;
+    row.record.round = RoundId(1);
+    row.record.attempt = AttemptId(1);
+    row.record.model.digest = row.master = digest_;
+    row.record.codec_state = round::VectorRef{sha256(left_.span()), left_.size()};
+    row.optimizer = models_->put({row_.id, ModelVersion(1)}, row_.schema, bytes(), digest_, {}, left_.span()).value();
+    ASSERT_TRUE(journal_->commit(row).ok());
+  }
+  // The run's answer, or what is wrong.
+  json::object start(const round::Plan& plan, RunId continues, const std::string& model = "") {
+    net::HttpRequest request;
+    request.method = "POST";
+    request.path = "/v1/runs";
+    request.body = json::serialize(json::object{
+        {"plan", json::parse(store::plan_to_json(plan))}, {"model", model}, {"continue", continues.value()}});
+    const net::HttpResponse response = test_.run(router_->answer(std::move(request), {.access = Access::kFull}));
+    EXPECT_EQ(response.status, 200) << response.body;
+    return json::parse(response.body).as_object();
+  }
+  std::optional<round::VectorRef> begun_with() { return root_->runs().active()->machine.pass()->state; }
+
+  tree::TestRuntime test_{Role::kCoordinator};
+  tree::Runtime& runtime_ = test_.get();
+  net::TaskGroup tasks_{runtime_.strand};
+  Feed feed_{runtime_.strand};
+  std::unique_ptr<store::CoordinatorJournal> journal_;
+  std::optional<store::ModelStore> models_;
+  std::optional<RunReport> report_;
+  std::optional<Root> root_;
+  std::optional<Context> context_;
+  std::optional<Router> router_;
+  const std::vector<float> values_ = std::vector<float>(30 * 40, 1.0F);
+  const Digest digest_ = store::model_digest(std::as_bytes(std::span(values_)));
+  store::RunRow row_;
+  Buffer left_;
+};
+
+TEST_F(ContinuedRunsTest, TheSameCodecBeginsWithTheLastRunsState) {
+  round::Plan next = plan("powersgd:rank=2");
+  next.seed = 5;
+  start(next, row_.id);
+  const auto codec = kernels::make_codec(kernels::parse_codec(next.codec).value()).value();
+  const NamedVector expected = continued_state(*codec, row_.schema, next, left_.span()).value();
+  EXPECT_EQ(begun_with(), expected.ref);
+  EXPECT_EQ(journal_->run(RunId(2))->codec_state, expected.ref);
+  EXPECT_FALSE(journal_->run(RunId(2))->keeps_optimizer);
+
+  // And a third from that one, before any round of it is committed.
+  ASSERT_TRUE(test_.run(root_->runs().stop_run(RunId(2), "by hand")).ok());
+  start(next, RunId(2));
+  EXPECT_EQ(begun_with(), expected.ref) << "the same seed, so the same state";
+}
+
+TEST_F(ContinuedRunsTest, AnotherRankBeginsAsEver) {
+  start(plan("powersgd:rank=1"), row_.id);
+  EXPECT_EQ(begun_with(), std::nullopt);
+}
+
+TEST_F(ContinuedRunsTest, AnotherCodecHasNone) {
+  start(plan("int8"), row_.id);
+  EXPECT_EQ(journal_->run(RunId(2))->codec_state, std::nullopt);
+  EXPECT_FALSE(root_->runs().active()->machine.pass().has_value());
+}
+
+TEST_F(ContinuedRunsTest, WithAModelOfItsOwnARunBeginsAsEver) {
+  start(plan("powersgd:rank=2"), row_.id, models_->path_of({row_.id, ModelVersion(0)}));
+  EXPECT_EQ(begun_with(), std::nullopt);
+}
+
+}  // namespace
+}  // namespace fluvial::coordinator::admin
