@@ -63,10 +63,12 @@ std::optional<std::uint32_t> RunMachine::missed_pass(SiteId site) const {
   return {};
 }
 
-// Only who was in the pass before can give to this one, so nobody takes the place of who does not.
+// Only who was in the pass before can give to this one, so nobody takes the place of who does not. Who is missing may
+// still come: an aggregator closes at its own deadline, and a vector has to come down first.
 bool RunMachine::is_pass_lost() const {
   if (passes_.empty()) return false;
-  return gather_.settled() || gather_.held().size() + gather_.awaited().size() < plan_.quorum;
+  const std::size_t may_come = gather_.late().size();
+  return may_come == 0 || gather_.held().size() + may_come < plan_.quorum;
 }
 
 // There is nothing left to train, and who is awaited was in time before.

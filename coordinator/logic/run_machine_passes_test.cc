@@ -268,6 +268,15 @@ TEST_F(RunPasses, ALaterOneThatCannotReachQuorumEndsTheAttempt) {
   EXPECT_NE(find<RecordAttempt>(next), nullptr);
 }
 
+// An aggregator far down the tree closes before the mean has come to its sites.
+TEST_F(RunPasses, WhoIsMissingFromALaterOneMayStillCome) {
+  RunMachine machine = in_second({1, 2, 3}, at(2s));
+  const Effects closed = machine.arrived(ArrivalId(2), Arrival{{}, {}, {SiteId(1), SiteId(2), SiteId(3)}});
+  EXPECT_EQ(find<RecordAttempt>(closed), nullptr) << "the attempt ends at its hard deadline";
+  EXPECT_EQ(find<RecordAttempt>(machine.tick(machine.soft_deadline())), nullptr);
+  EXPECT_NE(find<Finalise>(bring(machine, 3, {1, 2, 3}, machine.soft_deadline() + 1s)), nullptr);
+}
+
 TEST_F(RunPasses, AttemptsThatAreLostSoAreCounted) {
   RunStart begin = two_passes();
   begin.plan.attempts_max = 1;
