@@ -329,7 +329,7 @@ TEST(PowerSgd, ARunThatGoesOnFromAnotherBeginsWithItsFactors) {
   sites.emplace_back(*codec, model).vector = normals(model.count(), 1);
   run_round(*codec, model, sites, {.run = 7, .round = 12, .site = 1});
   const ByteSpan last = sites[0].state.span();
-  Buffer state = zeros(last.size());
+  Buffer state = powersgd_rounds::zeros(last.size());
   ASSERT_TRUE(codec->continue_state(model.schema(), {.run = 8}, last, state.span()).ok());
   EXPECT_TRUE(std::ranges::equal(state.span().subspan(32), last.subspan(32))) << "settled factors are settled";
   EXPECT_EQ(load_le<std::uint64_t>(state.data() + 8), 8U) << "the new run's";
