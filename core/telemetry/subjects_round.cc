@@ -67,8 +67,7 @@ Subject rounds_subject() {
            "Counted contributions of an earlier round than the one that counted them"},
           {"staleness_rounds_total", kCounter, kCoordinators, "How many rounds these were late, together"},
           site_shares(),
-          {"updates_verified_total", kCounter, kParents,
-           "Updates and partials that passed every check, in each pass of a round"},
+          {"updates_verified_total", kCounter, kParents, "Updates and partials that passed every check, in each pass"},
           {"staging_bytes", kGauge, kParents, "Memory that staged updates hold"},
           {"staging_limit_bytes", kGauge, kParents,
            "Memory that they may hold: `staging_bytes_max`; with `auto`, "

@@ -29,8 +29,8 @@ struct PassJob {
 };
 
 // Of the submission that is pending, which has all that it needs but the mean. kDataLoss: a mean of another attempt.
-// kStale, kAlreadyExists, kFailedPrecondition: as SiteStore::begin_pass(). Needs memory for p, twice where less of it is sent than
-// there is.
+// kStale, kAlreadyExists, kFailedPrecondition: as SiteStore::begin_pass(). Needs memory for p, twice where less of it
+// is sent than there is.
 Result<store::PendingUpdate> encode_pass(const PassJob& job, store::SiteStore& store, Parallel& parallel);
 
 }  // namespace fluvial::edge
