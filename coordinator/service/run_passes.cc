@@ -31,6 +31,7 @@ net::Awaitable<void> RunSteps::do_reduce(Reduce effect) {
     step_failed(effect.step, DiskPart::kModels, mean.error());
     co_return;
   }
+  observer_.pass_over(effect, record, *mean);
   const round::Pass next = machine().pass_after(mean->ref);
   side_.begin_sum(record.run, record.round, shape_of(record, next), next.index);
   const wire::Opening whole = opening_of(record, next);

@@ -44,6 +44,9 @@ class SiteReport {
   virtual void encoding(const Offer&) {}  // the store is about to be asked; then encoded() or not_encoded()
   virtual void encoded(const store::PendingInfo&, std::uint32_t /*weight_trained*/, double /*seconds*/) {}
   virtual void not_encoded(const Offer&, const Error&) {}
+  // Of a round with several passes: a later one of its submission; then pass_encoded() or not_encoded().
+  virtual void encoding_pass(const Offer&) {}
+  virtual void pass_encoded(const store::PendingInfo&) {}
   virtual void folding(const Fold&) {}  // likewise; then folded() or not_folded()
   virtual void folded(const Offer&, const store::Carried&, bool /*run_over*/) {}
   virtual void not_folded(const Offer&, const Error&) {}
@@ -51,11 +54,12 @@ class SiteReport {
   virtual void gpus_used(const SiteGpus::Counts&) {}  // so far
 
   // ---- the submission
-  virtual void found(const store::PendingInfo&) {}    // without an outcome, in the store
+  virtual void found(const store::PendingInfo&) {}       // without an outcome, in the store
+  virtual void pass_found(const store::PendingInfo&) {}  // the last one of it, after the first
   virtual void feeding(const store::PendingInfo&) {}  // being encoded, and sent meanwhile: its digest is not known yet
   virtual void sending(const Send&) {}
   virtual void sent(const store::PendingInfo&, bool /*again*/, double /*seconds*/) {}
-  virtual void resolving(const store::PendingInfo&, Outcome) {}  // the store is about to be asked, each time
+  virtual void resolving(const store::PendingInfo&, Outcome) {}  // its last pass; before each time the store is asked
   virtual void resolved(const Pending&, Outcome, bool /*run_over*/) {}
   virtual void not_written(const Pending&, Outcome, const Error&) {}  // its outcome: tried again
 

@@ -69,7 +69,9 @@ Result<std::optional<Pending>> Submission::load() {
   site_.outcomes.used(info.start.run, info.start.round, info.start.workers);
   site_.report.found(hold(std::move(*update)));
   FLUVIAL_ASSIGN(std::optional<store::PendingUpdate> pass, site_.store->pending_pass(info.start.run));
-  return std::optional(pass ? hold_pass(std::move(*pass)) : pending_of(info));
+  if (!pass) return std::optional(pending_of(info));
+  site_.report.pass_found(pass->info());
+  return std::optional(hold_pass(std::move(*pass)));
 }
 
 Pending Submission::hold_pass(store::PendingUpdate update) {
@@ -147,7 +149,7 @@ void Submission::resolve(const Resolve& effect) { site_.spawn("resolve", write(e
 net::Awaitable<void> Submission::write(Pending pending, Outcome outcome) {
   net::Backoff backoff(site_.runtime.backoff, Rng(pending.round.value()));
   for (;;) {
-    site_.report.resolving(pending_->info(), outcome);
+    site_.report.resolving((pass_ ? pass_ : pending_)->info(), outcome);
     const Result<store::Carried> carried = co_await site_.runtime.pool.run(
         [&] { return resolve_pending(*site_.store, pending.run, pending.round, outcome); });
     if (carried.ok()) {

@@ -170,6 +170,7 @@ net::Awaitable<void> UpdateMaker::run(EncodePass effect, SharedBytes mean) {
   const PassJob job{offer.run,   offer.round,   offer.plan, offer.pass->made_from(), mean.bytes,
                     offer.epoch, offer.attempt, site_.name, site_.digest_kind};
   net::PoolParallel parallel(site_.runtime.pool);
+  site_.report.encoding_pass(offer);
   Result<store::PendingUpdate> made =
       co_await site_.runtime.pool.run([&] { return edge::encode_pass(job, *site_.store, parallel); });
   if (site_.stopping || (!made.ok() && site_.store_failed())) co_return;
@@ -179,6 +180,7 @@ net::Awaitable<void> UpdateMaker::run(EncodePass effect, SharedBytes mean) {
     co_return;
   }
   site_.spans.add(offer.run, offer.round, {round::SpanKind::kEncode, {}, begun, site_.runtime.clock.now()});
+  site_.report.pass_encoded(made->info());
   events_.pass_encoded(std::move(*made));
 }
 

@@ -47,10 +47,10 @@ class CoordinatorRole::Tampered final : public coordinator::Root {
 
   Result<transfer::Terms> admit(const transfer::UpdateHead& head) override {
     role_.cast_.contributes(role_.host(), head.site, role_.look_every());
-    return tampered(Root::admit(head), head.run, head.round);
+    return tampered(Root::admit(head), head.run, head.round, head.from);
   }
   Result<transfer::Terms> admit(const transfer::PartialHead& head) override {
-    return tampered(Root::admit(head), head.run, head.round);
+    return tampered(Root::admit(head), head.run, head.round, said_from(head));
   }
   std::vector<round::Refusal> forged(const tree::Child& child, const transfer::Brought& brought) override {
     if (tamper_.takes_any_contribution()) return {};
@@ -92,11 +92,13 @@ class CoordinatorRole::Tampered final : public coordinator::Root {
   }
 
  private:
-  Result<transfer::Terms> tampered(Result<transfer::Terms> admitted, RunId run, RoundId round) {
+  Result<transfer::Terms> tampered(Result<transfer::Terms> admitted, RunId run, RoundId round,
+                                   const round::MadeFrom& from) {
     const coordinator::RunMachine* machine = role_.machine();
     const bool is_open = machine != nullptr && machine->run() == run && machine->last_committed().next() == round;
     if (!admitted.ok() && is_open && is_overlooked(tamper_, admitted.error().code)) admitted = runs().terms(true);
     if (admitted.ok()) tamper_.terms(&*admitted);
+    if (admitted.ok() && tamper_.forgets_the_pass()) admitted->from = from;
     return admitted;
   }
 
@@ -193,9 +195,9 @@ void CoordinatorRole::after_frame() {
 
 bool CoordinatorRole::says(v1::Envelope& message) {
   if (message.has_round_open()) {
-    const v1::RoundOpen& open = message.round_open();
-    cast_.checks().rounds().opening_sent(RunId(open.run()), RoundId(open.round()), AttemptId(open.attempt()),
-                                         Epoch(open.epoch()));
+    const auto opening = wire::from_proto(message.round_open());
+    FLUVIAL_CHECK(opening.ok(), "an opening of our own");
+    cast_.checks().rounds().opening_sent(opening->run, opening->round, opening->attempt, opening->epoch, opening->pass);
   } else if (message.has_round_commit()) {
     const auto commit = wire::from_proto(message.round_commit());
     FLUVIAL_CHECK(commit.ok(), "a commit of our own");

@@ -22,10 +22,15 @@ round::Schema schema_of(const WorkloadScenario& workload) {
   const std::uint64_t count = std::max<std::uint64_t>(1, std::min(workload.tensors, workload.values));
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::uint64_t values = workload.values / count + (i < workload.values % count ? 1 : 0);
-    // Of one dimension, or of two: some optimizers tell them apart.
-    const bool matrix = i % 2 == 0 && values % 2 == 0;
-    tensors.push_back({"layer" + std::to_string(i), round::DType::kF32,
-                       matrix ? std::vector<std::uint64_t>{2, values / 2} : std::vector<std::uint64_t>{values}});
+    // Of one dimension, or of two: optimizers and codecs tell them apart.
+    const std::string name = "layer" + std::to_string(i);
+    const std::uint64_t rows = workload.rows != 0 ? workload.rows : values % 2 == 0 ? 2 : 0;
+    if (i % 2 != 0 || rows == 0 || values < rows) {
+      tensors.push_back({name, round::DType::kF32, {values}});
+      continue;
+    }
+    tensors.push_back({name, round::DType::kF32, {rows, values / rows}});
+    if (values % rows != 0) tensors.push_back({name + ".rest", round::DType::kF32, {values % rows}});
   }
   // Counters of several widths; the narrow ones fill up.
   const std::uint64_t narrow = std::min<std::uint64_t>(2, workload.integers / 2);

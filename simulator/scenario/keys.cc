@@ -90,6 +90,9 @@ void declare_federation(Declare& d) {
   d.real("sites.heavy_factor", "factor", 1, 1e6, FIELD(sites.heavy_factor), "by which it is larger");
   d.count("workload.values", 1, kMany, FIELD(workload.values), "coordinates of the model");
   d.count("workload.tensors", 1, 10'000, FIELD(workload.tensors), "tensors that the coordinates are divided among");
+  d.count("workload.rows", 0, 10'000, FIELD(workload.rows),
+          "every other tensor is a matrix with so many rows, and what is left of it a vector; 0: of two rows, if that "
+          "divides it");
   d.count("workload.integers", 0, 1e6, FIELD(workload.integers), "integer coordinates, in addition to workload.values");
   d.real("workload.update_scale", "value", 0, 1e6, FIELD(workload.update_scale),
          "the values of an update are uniform between -update_scale and update_scale");

@@ -30,6 +30,7 @@ struct SitesScenario {
 struct WorkloadScenario {
   std::uint64_t values = 1024;  // coordinates of the model
   std::uint64_t tensors = 2;
+  std::uint64_t rows = 0;      // of each tensor that is a matrix, and its columns follow; 0: two, where that divides it
   std::uint64_t integers = 0;  // int64 coordinates (counters), beside them
   double update_scale = 0.1;   // updates are uniform in [-scale, scale]
   bool sized = false;          // a few values stand for all of them (the planner)
