@@ -73,12 +73,13 @@ Status read_passes(Database& database, round::CommitRecord* commit) {
                                pass.mean.bytes = row.number(1);
                                return {};
                              }));
-  if (commit->passes.empty()) return {};
-  FLUVIAL_TRY(database.query("SELECT epoch FROM attempts WHERE run = ? AND round = ? AND attempt = ?",
-                             {commit->run, commit->round, commit->attempt}, [&](const SqlRow& row) -> Status {
-                               commit->epoch = row.id<Epoch>(0);
-                               return {};
-                             }));
+  if (!commit->passes.empty()) {
+    FLUVIAL_TRY(database.query("SELECT epoch FROM attempts WHERE run = ? AND round = ? AND attempt = ?",
+                               {commit->run, commit->round, commit->attempt}, [&](const SqlRow& row) -> Status {
+                                 commit->epoch = row.id<Epoch>(0);
+                                 return {};
+                               }));
+  }
   round::MadeFrom from;
   for (std::size_t pass = 0; pass < commit->passes.size(); ++pass) {
     FLUVIAL_ASSIGN(commit->passes[pass].contributors, contributors_of(database, *commit, pass, from));
