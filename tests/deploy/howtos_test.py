@@ -268,7 +268,7 @@ def main():
         howtos.console()
         howtos.rollover()
         howtos.below_root()
-        howtos.nothing_left([])
+        howtos.nothing_left([(ADMIN, '{"epoch": 6', "integration_test: PassesTest")])
         howtos.machine.fresh()
     print("ok")
 
