@@ -27,17 +27,22 @@ std::map<SiteId, round::Participant> by_site(const std::vector<round::Participan
   return out;
 }
 
+bool same_set(const round::ContributorSet& a, const round::ContributorSet& b) {
+  return a.size() == b.size() && std::ranges::all_of(a.entries(), [&](const auto& one) {
+           const round::Contribution* other = b.find(one.first);
+           return other != nullptr && other->digest == one.second.digest && other->weight == one.second.weight &&
+                  other->from == one.second.from;
+         });
+}
+
 bool same_commit(const store::CommitRow& a, const store::CommitRow& b) {
-  if (a.record.attempt != b.record.attempt || a.record.model.digest != b.record.model.digest ||
-      a.optimizer != b.optimizer || a.record.contributors.size() != b.record.contributors.size() ||
-      a.record.refusals.size() != b.record.refusals.size()) {
-    return false;
-  }
-  for (const auto& [site, entry] : a.record.contributors.entries()) {
-    const round::Contribution* other = b.record.contributors.find(site);
-    if (other == nullptr || other->digest != entry.digest || other->weight != entry.weight) return false;
-  }
-  return true;
+  const auto same_pass = [](const round::PassRecord& one, const round::PassRecord& other) {
+    return one.mean == other.mean && same_set(one.contributors, other.contributors);
+  };
+  return a.record.attempt == b.record.attempt && a.record.model.digest == b.record.model.digest &&
+         a.optimizer == b.optimizer && a.record.refusals.size() == b.record.refusals.size() &&
+         a.record.codec_state == b.record.codec_state && same_set(a.record.contributors, b.record.contributors) &&
+         std::ranges::equal(a.record.passes, b.record.passes, same_pass);
 }
 
 }  // namespace
@@ -58,22 +63,12 @@ void RoundChecks::run_started(const store::RunRow& row, const FlatModel& initial
   run.master = run.trained = row.initial_model;
   run.state = first_state(row.plan.optimizer, initial.values);
   run.integers.assign(initial.integers.begin(), initial.integers.end());
+  run.factors = Factors::of(row.plan, row.schema);
   now_.runs.insert_or_assign(row.id, std::move(run));
 }
 
 void RoundChecks::refused_as_ahead(NodeId node, const Error& why) {
   say(false, "histories", format_text("node {} was refused: ", std::uint64_t{node.value()}) + why.message);
-}
-
-void RoundChecks::run_continued(const store::RunRow& row) {
-  if (now_.runs.contains(row.id)) return;
-  const Run* before = find(row.continues);
-  if (!say(before != nullptr, "journal_kept", format_text("run {} continues none", row.id.value()))) return;
-  say(row.initial_model == before->master, "model_chain",
-      format_text("run {} does not begin with the last model of run {}", row.id.value(), row.continues.value()));
-  const OptimizerState last = before->state;
-  const std::vector<std::int64_t> integers = before->integers;
-  run_started(row, {last.model, integers});
 }
 
 void RoundChecks::term_began(Epoch term) {
@@ -193,6 +188,7 @@ void RoundChecks::attempt_recorded(const round::AttemptRecord& attempt) {
   say(attempt.round == last.next(), "one_commit", which + format_text(" after the commit of {}", last.value()));
   say(attempt.base.digest == run->trained, "model_chain", which + ": not on the last committed model");
   run->attempt = attempt;
+  run->passes.clear();
   RoundId& greatest = opened_[attempt.run];
   greatest = std::max(greatest, attempt.round);
 }
@@ -223,12 +219,14 @@ void RoundChecks::check_room(const Run& run, const round::AttemptRecord& attempt
                           attempt.scale_bits));
 }
 
-void RoundChecks::opening_sent(RunId id, RoundId round, AttemptId attempt, Epoch epoch) {
+void RoundChecks::opening_sent(RunId id, RoundId round, AttemptId attempt, Epoch epoch,
+                               const std::optional<round::Pass>& pass) {
   const Run* run = find(id);
   const bool durable = run != nullptr && run->attempt && run->attempt->round == round &&
                        run->attempt->attempt == attempt && run->attempt->epoch == epoch;
   say(durable, "write_ahead",
       format_text("round {} attempt {} was opened before its record", round.value(), attempt.value()));
+  if (durable) check_pass_opened(*run, format_text("round {} attempt {}", round.value(), attempt.value()), pass);
 }
 
 void RoundChecks::commit_sent(RunId id, RoundId round, const Digest& model) {
@@ -237,9 +235,9 @@ void RoundChecks::commit_sent(RunId id, RoundId round, const Digest& model) {
       format_text("the commit of round {} was told before its record", round.value()));
 }
 
-void RoundChecks::sum_sealed(NodeId node, RunId id, RoundId round, const round::ContributorSet& contributors,
-                             const FlatSum& sum) {
-  const std::string where = format_text("round {}, the sum of node {}", round.value(), node.value());
+void RoundChecks::sum_sealed(const SumOf& of, const round::ContributorSet& contributors, const FlatSum& sum) {
+  const auto [id, round] = std::pair(of.run, of.round);
+  const std::string where = format_text("round {}, the sum of node {}", round.value(), of.node.value());
   const Run* run = find(id);
   for (const auto& [history, line] : before_) {  // what a restore undid goes on until the node has heard of it
     if (run == nullptr && line.runs.contains(id)) run = &line.runs.at(id);
@@ -252,6 +250,7 @@ void RoundChecks::sum_sealed(NodeId node, RunId id, RoundId round, const round::
   const Status probe = round::check_probe(contributors, sum.scale_bits, factors);
   say(probe.ok(), "exact_probe", where + ": " + (probe.ok() ? "" : probe.error().message));
   if (!keeps_books_) return;
+  check_made_from(of, contributors, where);
   std::string wrong;
   const auto expected = truth_.sum(id, round, contributors, plan, sum.scale_bits, sum.values.size(), &wrong);
   if (!say(expected.has_value(), "exact_sum", where + ": " + wrong)) return;
@@ -263,7 +262,7 @@ void RoundChecks::sum_sealed(NodeId node, RunId id, RoundId round, const round::
   say(std::ranges::equal(sum.integers, truth_.greatest(id, round, contributors)), "exact_sum",
       where + ": its integers are not the greatest of its contributors'");
   for (const auto& [site, entry] : contributors.entries()) {
-    const std::string beyond = beyond_bounds(id, *truth_.find(id, own_round(round, entry), site, entry.digest));
+    const std::string beyond = beyond_bounds(id, *truth_.find(id, round, entry));
     say(beyond.empty(), "bounds", where + format_text(": site {} is in, and ", std::uint64_t{site.value()}) + beyond);
   }
 }
@@ -351,7 +350,8 @@ void RoundChecks::check_refusals(const round::CommitRecord& commit) {
   }
 }
 
-void RoundChecks::check_model(Run& run, const round::CommitRecord& commit, const FlatSum& sum, const FlatModel& model) {
+void RoundChecks::check_model(Run& run, const round::CommitRecord& commit, const FlatSum& sum, const FlatModel& model,
+                              const std::optional<NamedBytes>& codec_state) {
   const bool fair = is_fair(run.row.plan);
   const int scale = sum.scale_bits - (fair ? 9 : 0);
   const std::uint64_t divisor =
@@ -359,6 +359,8 @@ void RoundChecks::check_model(Run& run, const round::CommitRecord& commit, const
            : commit.contributors.total_weight();
   std::vector<float> mean;
   for (const std::int64_t value : sum.values) mean.push_back(kernels::reference::mean(value, scale, divisor));
+  check_warm_start(run, commit, mean, codec_state);
+  mean = mean_update(run, commit, std::move(mean));
   Step step = optimizer_step(run.row.plan.optimizer, run.row.schema, commit.round.value(),
                              commit.contributors.total_weight(), mean, run.state);
   for (std::size_t i = 0; i < model.values.size(); ++i) {
@@ -401,14 +403,19 @@ void RoundChecks::not_committed(RunId run) {
   if (Run* const found = find(run)) found->in_doubt.reset();
 }
 
-void RoundChecks::committing(const store::CommitRow& row, const FlatSum& sum, const FlatModel& model) {
+void RoundChecks::committing(const store::CommitRow& row, const FlatSum& sum, const FlatModel& model,
+                             const std::optional<NamedBytes>& codec_state) {
   Run* run = find(row.record.run);
   if (run == nullptr) return;
   check_contributors(*run, row.record);
+  check_passes(*run, row.record);
   check_lateness(*run, row.record);
   check_refusals(row.record);
-  sum_sealed(NodeId(0), row.record.run, row.record.round, row.record.contributors, sum);
-  check_model(*run, row.record, sum, model);
+  const round::AttemptRecord attempt = run->attempt.value_or(round::AttemptRecord());
+  sum_sealed({NodeId(0), row.record.run, row.record.round, attempt.epoch, row.record.attempt,
+              static_cast<std::uint32_t>(row.record.passes.size())},
+             row.record.contributors, sum);
+  check_model(*run, row.record, sum, model, codec_state);
   run->in_doubt = row;
 }
 
@@ -427,6 +434,7 @@ void RoundChecks::settle(Run& run, const store::CommitRow& row) {
   run.master = row.master;
   run.state = std::move(run.state_in_doubt);
   run.integers = std::move(run.integers_in_doubt);
+  run.warm = std::move(run.warm_in_doubt);
   run.in_doubt.reset();
   run.commits.insert_or_assign(row.record.round, row);
   ++committed_count_;

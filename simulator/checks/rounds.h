@@ -14,6 +14,7 @@
 
 #include "core/store/journal.h"
 #include "core/store/rows.h"
+#include "simulator/checks/factors.h"
 #include "simulator/checks/optimizer.h"
 #include "simulator/checks/report.h"
 #include "simulator/checks/truth.h"
@@ -28,6 +29,29 @@ struct FlatSum {
 struct FlatModel {
   std::span<const float> values;
   std::span<const std::int64_t> integers;
+};
+// Whose sum it is: of a node, for a pass of an attempt.
+struct SumOf {
+  NodeId node;
+  RunId run;
+  RoundId round;
+  Epoch epoch;
+  AttemptId attempt;
+  std::uint32_t pass = 0;
+};
+// A vector that travels down, under its name.
+struct NamedBytes {
+  ByteSpan bytes;
+  Digest digest{};
+};
+// The mean of a pass that was handed down.
+struct KnownMean {
+  RunId run;
+  RoundId round;
+  Epoch epoch;
+  AttemptId attempt;
+  std::uint32_t pass = 0;
+  std::vector<float> values;
 };
 
 class RoundChecks {
@@ -50,8 +74,9 @@ class RoundChecks {
   void lease_granted(const store::LeaseRow& lease);
   void attempt_decided(const round::AttemptRecord& attempt);  // before the journal is asked
   void attempt_recorded(const round::AttemptRecord& attempt);
-  // Before the journal is asked: the model, and the sum that it was made from.
-  void committing(const store::CommitRow& row, const FlatSum& sum, const FlatModel& model);
+  // Before the journal is asked: the model, the sum that it was made from, and the codec's state from now on.
+  void committing(const store::CommitRow& row, const FlatSum& sum, const FlatModel& model,
+                  const std::optional<NamedBytes>& codec_state = {});
   void not_committed(RunId run);                // the journal has said so, and needs no restart to know
   void committed(const store::CommitRow& row);  // it is durable
 
@@ -74,13 +99,24 @@ class RoundChecks {
   // that is in stays in when its site moves later, even when a later attempt's record shows the move.
   void taking(RunId run, const round::ContributorSet& contributors,
               const std::vector<round::Participant>& participants);
-  void opening_sent(RunId run, RoundId round, AttemptId attempt, Epoch epoch);  // by the coordinator
-  void commit_sent(RunId run, RoundId round, const Digest& model);              // by the coordinator
+  void opening_sent(RunId run, RoundId round, AttemptId attempt, Epoch epoch,
+                    const std::optional<round::Pass>& pass);        // by the coordinator
+  void commit_sent(RunId run, RoundId round, const Digest& model);  // by the coordinator
   // A site has trained for this round: the coordinator opened it once, perhaps in an earlier history, with this plan.
   void worked_for(SiteId site, RunId run, RoundId round, const round::Plan& plan);
-  void sum_sealed(NodeId node, RunId run, RoundId round, const round::ContributorSet& contributors, const FlatSum& sum);
+  void sum_sealed(const SumOf& of, const round::ContributorSet& contributors, const FlatSum& sum);
+  // A pass is over, and not the last: the coordinator is about to hand down the mean of what its sum holds.
+  void pass_over(const SumOf& of, const round::ContributorSet& contributors, const FlatSum& sum,
+                 const NamedBytes& mean);
+  // The coordinator has taken the run up; its sites will begin with this state of the codec, empty: as before the first
+  // round.
+  void state_loaded(RunId run, const NamedBytes& state);
 
   // ---- queries
+  // Of runs with several passes, in any history: null for what nobody made.
+  const KnownMean* mean_of(const Digest& digest) const;
+  const std::vector<float>* warm_start_of(const Digest& state) const;
+  const std::optional<Factors>* factors_of(RunId run) const;
   const store::CommitRow* commit_of(RunId run, RoundId round) const;
   // In the given history, the present one or an earlier one.
   const store::CommitRow* commit_of(round::HistoryId history, RunId run, RoundId round) const;
@@ -112,8 +148,13 @@ class RoundChecks {
     OptimizerState state_in_doubt;
     std::vector<std::int64_t> integers;  // of that model
     std::vector<std::int64_t> integers_in_doubt;
-    Digest master{};   // of the last committed model
-    Digest trained{};  // of the one that sites train from
+    std::optional<Factors> factors;         // of a codec with several passes
+    std::vector<round::PassRecord> passes;  // of the last attempt, those that are over
+    std::optional<round::VectorRef> warm;   // the codec's state of the last commit
+    std::optional<round::VectorRef> warm_in_doubt;
+    std::optional<std::vector<float>> inherited;  // Q of the run that it continues, settled
+    Digest master{};                              // of the last committed model
+    Digest trained{};                             // of the one that sites train from
   };
   struct Line {  // what a history holds, or held when it was given up
     std::map<RunId, Run> runs;
@@ -123,7 +164,8 @@ class RoundChecks {
   };
   const Line* line_of(round::HistoryId history) const;
   void check_room(const Run& run, const round::AttemptRecord& attempt, const std::string& which);
-  void check_model(Run& run, const round::CommitRecord& commit, const FlatSum& sum, const FlatModel& model);
+  void check_model(Run& run, const round::CommitRecord& commit, const FlatSum& sum, const FlatModel& model,
+                   const std::optional<NamedBytes>& codec_state);
   static std::string beyond_types(const Run& run, const KnownUpdate& update);
   void check_refusals(const round::CommitRecord& commit);
   void check_lateness(const Run& run, const round::CommitRecord& commit);
@@ -132,6 +174,14 @@ class RoundChecks {
   RoundId last_to_enter(round::HistoryId history, RunId run, RoundId round) const;  // that an update of `round` may
   bool is_sound(const round::CommitRecord& commit, SiteId site, const KnownUpdate& update);
   void check_contributors(const Run& run, const round::CommitRecord& commit);
+  // ---- rounds_passes.cc
+  void check_made_from(const SumOf& of, const round::ContributorSet& contributors, const std::string& where);
+  void check_within(const round::ContributorSet& later, const round::ContributorSet& earlier, const std::string& which);
+  void check_pass_opened(const Run& run, const std::string& which, const std::optional<round::Pass>& pass);
+  void check_passes(const Run& run, const round::CommitRecord& commit);
+  void check_warm_start(Run& run, const round::CommitRecord& commit, const std::vector<float>& mean,
+                        const std::optional<NamedBytes>& state);
+  std::vector<float> mean_update(const Run& run, const round::CommitRecord& commit, std::vector<float> mean) const;
   void settle(Run& run, const store::CommitRow& row);
   bool say(bool holds, std::string_view invariant, std::string detail);
   Run* find(RunId run);
@@ -150,6 +200,8 @@ class RoundChecks {
   Epoch term_;  // the coordinator's present one
   std::map<NodeId, store::LeaseRow> leases_;
   std::map<RunId, RoundId> opened_;  // the greatest ever
+  std::map<Digest, KnownMean> means_;
+  std::map<Digest, std::vector<float>> warm_starts_;  // by their state
   std::uint64_t committed_count_ = 0;
   std::string trace_;
 };

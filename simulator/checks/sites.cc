@@ -163,22 +163,37 @@ std::optional<SiteChecks::Seen> SiteChecks::look(SiteId site, RunId run, store::
   own.round = there.start.round;
   own.digest = there.digest;
   own.weight = there.start.weight;
+  own.passes = there.start.passes;
   own.p.resize(there.start.value_count);
   own.integers.resize(there.start.integer_count);
   if (!(*pending)->read_p(0, own.p).ok()) return std::nullopt;
   if (!own.integers.empty() && !(*pending)->read_integers(own.integers).ok()) return std::nullopt;
-  seen.pending = own;
-  if (truth_.find(run, own.round, site, own.digest) != nullptr) return seen;
+  if (own.passes > 1) {
+    std::optional<std::optional<Later>> later = look_at_pass(site, run, there, store);
+    if (!later) return std::nullopt;
+    own.later = std::move(*later);
+  }
+  if (!learn(site, run, **pending, own.integers)) return std::nullopt;
+  seen.pending = std::move(own);
+  return seen;
+}
+
+bool SiteChecks::learn(SiteId site, RunId run, const store::PendingUpdate& update,
+                       const std::vector<std::int64_t>& integers) {
+  const store::PendingInfo& info = update.info();
+  const round::MadeFrom& from = info.start.from;
+  const KnownUpdate* const known = truth_.find(run, info.start.round, site, from.pass, info.digest);
+  if (known != nullptr && (from.pass == 0 || known->means.contains(from.mean))) return true;
   std::vector<Buffer> chunks;
-  for (std::uint64_t i = 0; i < there.start.chunk_count; ++i) {
-    Result<Buffer> chunk = (*pending)->read_chunk(i);
-    if (!chunk.ok()) return std::nullopt;
+  for (std::uint64_t i = 0; i < info.start.chunk_count; ++i) {
+    Result<Buffer> chunk = update.read_chunk(i);
+    if (!chunk.ok()) return false;
     chunks.push_back(std::move(*chunk));
   }
-  if (!truth_.add(run, own.round, site, own.digest, there.start, chunks, own.integers)) {
+  if (!truth_.add(run, info.start.round, site, info.digest, info.start, chunks, integers)) {
     report_("exact_sum", who(site, run) + ": the reference cannot decode what it encoded");
   }
-  return seen;
+  return true;
 }
 
 // Either all earlier runs are unchanged, or all of them are forgotten.
@@ -212,6 +227,7 @@ void SiteChecks::settled(SiteId site, store::SiteStore& store) {
     if (!seen || wicked_.contains(site)) continue;  // what it made durable is still known
     const std::string name = who(site, key.second);
     follow(name, site, key.second, book, *seen);
+    follow_pass(name, site, key.second, book, *seen);
     compare(name, book, *seen);
   }
 }
@@ -230,7 +246,7 @@ void SiteChecks::follow(const std::string& name, SiteId site, RunId run, Book& b
   if (!book.trained) return;
   const RoundId round = book.trained->round;
   if (seen.pending && seen.pending->round == round && !book.pending) {
-    encoded(name, book, *seen.pending);
+    encoded(name, site, run, book, *seen.pending);
   } else if (!book.pending && folded(book, seen)) {
     Pending late = made(book);
     book.residual = {damped(late.p, book.bounds.late_factor), book.residual.age_rounds + 1, std::move(late.moment)};
@@ -240,10 +256,14 @@ void SiteChecks::follow(const std::string& name, SiteId site, RunId run, Book& b
 
 void SiteChecks::resolved(SiteId site, RunId run, Book& book) {
   const Pending& pending = *book.pending;
-  const KnownUpdate* sent = truth_.find(run, pending.round, site, pending.digest);
+  const KnownUpdate* sent = truth_.find(run, pending.round, site, 0, pending.digest);
   switch (book.resolving->outcome) {
     case round::Outcome::kCounted:
-      if (sent != nullptr) {
+      if (pending.passes > 1) {
+        const bool named = pending.later && pending.later->digest == book.resolving->digest;
+        if (!named) report_("conservation", who(site, run) + ": it counts, by another pass than its last");
+        if (named) book.residual = {pending.later->left, 0, {}};
+      } else if (sent != nullptr) {
         book.residual = {left_out(pending.p, sent->values), 0, masked(pending.moment, sent->values)};
       }
       break;
@@ -258,15 +278,17 @@ void SiteChecks::resolved(SiteId site, RunId run, Book& book) {
   book.pending.reset();
 }
 
-void SiteChecks::encoded(const std::string& name, Book& book, const Pending& seen) {
+void SiteChecks::encoded(const std::string& name, SiteId site, RunId run, Book& book, const Pending& seen) {
   const Trained& trained = *book.trained;
   Pending expected = made(book);
   wrong(name, "its submission", seen.p, expected.p);
   if (seen.integers != trained.integers || seen.weight != trained.weight) {
     report_("conservation", name + ": its submission's integers or weight are not those that it trained");
   }
+  if (seen.passes > 1) check_first_pass(name, site, run, book, seen);
   book.pending = seen;
   book.pending->moment = std::move(expected.moment);
+  book.pending->later.reset();  // follow_pass() looks at it
 }
 
 SiteChecks::Pending SiteChecks::made(const Book& book) {

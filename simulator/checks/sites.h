@@ -9,6 +9,10 @@
 //   late       residual = p, times the factor of late.md           only if the journal neither holds nor refuses it
 //   refused    residual as it was, p is dropped                    only if the journal refuses it
 //   folding    residual = (base - local) + residual
+//   a pass     what it sends of p, by the state or the mean that a signed opening names, and what it would leave:
+//   within
+//              the bounds of factors.h. Counted, residual = what it would leave, to the last bit. One for each mean,
+//              and each from the mean of a later attempt than the one before
 //   bounds     residual dropped                                    only beyond the plan's norm or age
 //   beginning  residual = that of the run that is continued        in one step with the end of all that was before
 //   entering   residual = p                                        another history, which does not hold the round;
@@ -40,6 +44,7 @@ struct Trained {
   std::uint64_t weight = 0;
   bool lost = false;  // of an earlier history: it goes into the residual, and its round is not recorded
   std::string codec = {};
+  std::optional<Digest> warm_start = {};  // the codec's state that its opening names, of a codec with several passes
 };
 // Of the plan; 0: none.
 struct CarriedBounds {
@@ -74,6 +79,13 @@ class SiteChecks {
 
  private:
   using Values = std::vector<float>;  // empty: zeros
+  struct Later {                      // what a submission sends in a later pass
+    round::MadeFrom from;
+    Digest digest{};
+    std::uint64_t submission = 0;
+    Values left;  // of p, when it is counted
+    std::vector<std::int64_t> integers;
+  };
   struct Pending {
     RoundId round;
     Digest digest{};
@@ -81,6 +93,8 @@ class SiteChecks {
     std::vector<std::int64_t> integers;
     std::uint64_t weight = 0;
     Values moment = {};  // of dgc, as p was made with
+    std::uint32_t passes = 1;
+    std::optional<Later> later = {};
   };
   struct Residual {
     Values values;
@@ -105,13 +119,22 @@ class SiteChecks {
     std::optional<store::LastOutcome> last;
   };
   std::optional<Seen> look(SiteId site, RunId run, store::SiteStore& store);
+  // Makes the encoded chunks known. False: the disk fails.
+  bool learn(SiteId site, RunId run, const store::PendingUpdate& update, const std::vector<std::int64_t>& integers);
   void follow_beginning(SiteId site, store::SiteStore& store);
   void follow_entering(SiteId site, store::SiteStore& store);
   static bool folded(const Book& book, const Seen& seen);
   void follow(const std::string& name, SiteId site, RunId run, Book& book, const Seen& seen);
   void resolved(SiteId site, RunId run, Book& book);
   static Pending made(const Book& book);  // what its training and what it carries make: p and the moment
-  void encoded(const std::string& name, Book& book, const Pending& seen);
+  void encoded(const std::string& name, SiteId site, RunId run, Book& book, const Pending& seen);
+  // ---- sites_passes.cc
+  std::optional<std::optional<Later>> look_at_pass(SiteId site, RunId run, const store::PendingInfo& first,
+                                                   store::SiteStore& store);  // none: the disk fails
+  void check_first_pass(const std::string& name, SiteId site, RunId run, const Book& book, const Pending& seen);
+  void follow_pass(const std::string& name, SiteId site, RunId run, Book& book, const Seen& seen);
+  void check_pass(const std::string& name, SiteId site, RunId run, const Pending& pending,
+                  const std::optional<Later>& before);
   void compare(const std::string& name, Book& book, const Seen& seen);
   void wrong(const std::string& name, const std::string& what, const Values& is, const Values& expected);
 

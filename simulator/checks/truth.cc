@@ -28,22 +28,30 @@ std::uint32_t parts_of_512(const round::Plan& plan, const round::Contribution& e
 
 bool Truth::add(RunId run, RoundId round, SiteId site, const Digest& digest, const store::PendingStart& start,
                 const std::vector<Buffer>& chunks, std::vector<std::int64_t> integers) {
-  KnownUpdate update{start.weight, {}, std::move(integers)};
+  KnownUpdate update{start.weight, {}, std::move(integers), {}};
+  const std::uint64_t sent = start.sent_values == 0 ? start.value_count : start.sent_values;
   for (const Buffer& chunk : chunks) {
-    const std::uint64_t left = start.value_count - update.values.size();
+    const std::uint64_t left = sent - update.values.size();
     const auto size = static_cast<std::size_t>(left < start.chunk_values ? left : start.chunk_values);
     const std::optional<std::vector<double>> values = kernels::reference::decode(start.codec, chunk.span(), size);
     if (!values) return false;
     update.values.insert(update.values.end(), values->begin(), values->end());
   }
-  if (update.values.size() != start.value_count || update.integers.size() != start.integer_count) return false;
-  updates_.insert_or_assign({run, round, site, digest}, std::move(update));
+  if (update.values.size() != sent || update.integers.size() != start.integer_count) return false;
+  KnownUpdate& known = updates_[{run, round, site, start.from.pass, digest}];
+  update.means = std::move(known.means);
+  if (start.from.pass > 0) update.means.insert(start.from.mean);
+  known = std::move(update);
   return true;
 }
 
-const KnownUpdate* Truth::find(RunId run, RoundId round, SiteId site, const Digest& digest) const {
-  const auto found = updates_.find({run, round, site, digest});
+const KnownUpdate* Truth::find(RunId run, RoundId round, SiteId site, std::uint32_t pass, const Digest& digest) const {
+  const auto found = updates_.find({run, round, site, pass, digest});
   return found == updates_.end() ? nullptr : &found->second;
+}
+
+const KnownUpdate* Truth::find(RunId run, RoundId round, const round::Contribution& entry) const {
+  return find(run, own_round(round, entry), entry.site, entry.from.pass, entry.digest);
 }
 
 std::optional<std::vector<std::int64_t>> Truth::sum(RunId run, RoundId round, const round::ContributorSet& contributors,
@@ -53,7 +61,7 @@ std::optional<std::vector<std::int64_t>> Truth::sum(RunId run, RoundId round, co
   std::vector<Wide> sums(static_cast<std::size_t>(value_count), 0);
   for (const auto& [site, entry] : contributors.entries()) {
     const std::string who = "site " + std::to_string(site.value());
-    const KnownUpdate* update = find(run, own_round(round, entry), site, entry.digest);
+    const KnownUpdate* update = find(run, round, entry);
     const std::uint32_t parts = parts_of_512(plan, entry);
     const std::uint32_t weight = static_cast<std::uint32_t>(entry.weight) * (parts == 512 ? 1 : parts);
     const int scale = parts == 512 ? scale_bits : scale_bits - 9;
@@ -89,7 +97,7 @@ std::optional<std::vector<std::int64_t>> Truth::sum(RunId run, RoundId round, co
 std::vector<std::int64_t> Truth::greatest(RunId run, RoundId round, const round::ContributorSet& contributors) const {
   std::vector<std::int64_t> out;
   for (const auto& [site, entry] : contributors.entries()) {
-    const KnownUpdate* update = find(run, own_round(round, entry), site, entry.digest);
+    const KnownUpdate* update = find(run, round, entry);
     if (update == nullptr) continue;  // sum() has reported it
     if (out.empty()) out = update->integers;
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::max(out[i], update->integers[i]);
@@ -99,7 +107,7 @@ std::vector<std::int64_t> Truth::greatest(RunId run, RoundId round, const round:
 
 std::vector<const KnownUpdate*> Truth::all_of(RunId run, RoundId round, SiteId site) const {
   std::vector<const KnownUpdate*> found;
-  const Key first{run, round, site, Digest{}};
+  const Key first{run, round, site, 0, Digest{}};
   for (auto it = updates_.lower_bound(first); it != updates_.end(); ++it) {
     if (std::get<0>(it->first) != run || std::get<1>(it->first) != round || std::get<2>(it->first) != site) break;
     found.push_back(&it->second);

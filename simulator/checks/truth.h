@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -27,6 +28,7 @@ struct KnownUpdate {
   std::uint64_t weight = 0;
   std::vector<double> values;  // decoded
   std::vector<std::int64_t> integers;
+  std::set<Digest> means = {};  // that it was made from, of a later pass: alike ones of several attempts make it alike
 };
 
 class Truth {
@@ -34,7 +36,9 @@ class Truth {
   // `chunks` are the encoded chunks in order. False when the reference cannot decode them.
   bool add(RunId run, RoundId round, SiteId site, const Digest& digest, const store::PendingStart& start,
            const std::vector<Buffer>& chunks, std::vector<std::int64_t> integers);
-  const KnownUpdate* find(RunId run, RoundId round, SiteId site, const Digest& digest) const;
+  // What the site made for this pass of the round, with these bytes.
+  const KnownUpdate* find(RunId run, RoundId round, SiteId site, std::uint32_t pass, const Digest& digest) const;
+  const KnownUpdate* find(RunId run, RoundId round, const round::Contribution& entry) const;  // that entered the round
 
   // The exact sum of these contributors, each with the factor of its staleness by the plan. None, and `wrong` says why,
   // for an unknown update, another weight, or a sum beyond int64.
@@ -43,11 +47,11 @@ class Truth {
                                                std::string* wrong) const;
   // The greatest of each integer over these (known) contributors. Empty without integers or contributors.
   std::vector<std::int64_t> greatest(RunId run, RoundId round, const round::ContributorSet& contributors) const;
-  // The updates of one site in one round: more than one when it encoded anew, or lied.
+  // The updates of one site in one round: more than one when it encoded anew, in another pass, or lied.
   std::vector<const KnownUpdate*> all_of(RunId run, RoundId round, SiteId site) const;
 
  private:
-  using Key = std::tuple<RunId, RoundId, SiteId, Digest>;
+  using Key = std::tuple<RunId, RoundId, SiteId, std::uint32_t, Digest>;
   std::map<Key, KnownUpdate> updates_;
 };
 

@@ -212,8 +212,9 @@ bool AggregatorRole::says(v1::Envelope& message, SharedBytes& payload) {
     const transfer::NodeSum& sum = region_->sum().node();
     const auto head = transfer::head_from_proto(begin, cast_.identity(host()).node, Role::kAggregator);
     if (head.ok() && !head->what.contributors.empty() && !cast_.lies_come_from_below(host())) {
-      cast_.checks().rounds().sum_sealed(cast_.identity(host()).node, head->run, head->round, head->what.contributors,
-                                         {sum.accumulator().sum(), sum.integers(), sum.shape().scale_bits});
+      cast_.checks().rounds().sum_sealed(
+          {cast_.identity(host()).node, head->run, head->round, head->epoch, head->attempt, head->pass},
+          head->what.contributors, {sum.accumulator().sum(), sum.integers(), sum.shape().scale_bits});
     }
     forgery_.draw();
     forgery_.apply(&begin);

@@ -53,8 +53,9 @@ class Cast {
   void committing(const round::CommitRecord& record, std::span<const float> model);  // told to the lessons
   const Scenario& scenario() const { return world_.scenario(); }
   bool sized() const { return world_.scenario().workload.sized; }
-  const round::Schema& schema() const { return schema_; }                 // of the model that is handled
-  const StandIns& stand_ins() const { return *stand_ins_; }               // in the sized mode
+  bool has_passes() const { return Factors::of(scenario().plan, schema_).has_value(); }  // its rounds have several
+  const round::Schema& schema() const { return schema_; }                                // of the model that is handled
+  const StandIns& stand_ins() const { return *stand_ins_; }                              // in the sized mode
   bool continues_runs() const { return !sized(); }                        // a person continues a run that has ended
   std::uint64_t staging_bytes_max() const { return staging_bytes_max_; }  // for the model that is handled
   RoundLog& round_log() { return round_log_; }

@@ -193,9 +193,9 @@ void CoordinatorRole::after_frame() {
 
 bool CoordinatorRole::says(v1::Envelope& message) {
   if (message.has_round_open()) {
-    const v1::RoundOpen& open = message.round_open();
-    cast_.checks().rounds().opening_sent(RunId(open.run()), RoundId(open.round()), AttemptId(open.attempt()),
-                                         Epoch(open.epoch()));
+    const auto opening = wire::from_proto(message.round_open());
+    FLUVIAL_CHECK(opening.ok(), "an opening of our own");
+    cast_.checks().rounds().opening_sent(opening->run, opening->round, opening->attempt, opening->epoch, opening->pass);
   } else if (message.has_round_commit()) {
     const auto commit = wire::from_proto(message.round_commit());
     FLUVIAL_CHECK(commit.ok(), "a commit of our own");

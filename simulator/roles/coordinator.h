@@ -48,6 +48,8 @@ class CoordinatorRole final : public Node, private coordinator::RunObserver {
   void recorded(const round::AttemptRecord& row) override;
   void step_failed(const round::AttemptRecord& attempt, coordinator::DiskPart part, const Error&) override;
   void taking(const coordinator::RunMachine& machine, const transfer::StagedArrival& arrival) override;
+  void pass_over(const coordinator::Reduce& reduce, const round::AttemptRecord& attempt,
+                 const coordinator::NamedVector& mean) override;
   void committing(const store::CommitRow& row, const coordinator::NextModel& next) override;
   void committed(const store::CommitRow& row, const round::Pace&) override;
   void quarantined(SiteId site, const std::string& reason) override;
@@ -57,6 +59,7 @@ class CoordinatorRole final : public Node, private coordinator::RunObserver {
   void check_timeline(RunId run, RoundId round);
   bool says(v1::Envelope& message);
   void brought(const round::ContributorSet& contributors);
+  NamedBytes named(const coordinator::NamedVector& vector);
 
   Status open();  // what is on the disk, as the service opens it
   net::Awaitable<void> take_up();
@@ -65,6 +68,12 @@ class CoordinatorRole final : public Node, private coordinator::RunObserver {
   net::Awaitable<void> lift_quarantine(SiteId site);  // tampered
   net::Awaitable<void> attend(RunId run);             // somebody sees that the run is paused
   net::Awaitable<void> attend_end();                  // somebody continues the run that has ended
+  struct Continuation {
+    store::RunRow row;
+    Buffer model;
+    coordinator::States states;
+  };
+  Result<Continuation> continuation_of(const store::RunRow& before) const;
   net::Awaitable<Status> continue_run();
   net::Awaitable<void> prune_journal();
   // coordinator_certificates.cc

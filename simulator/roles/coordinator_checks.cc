@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/digest/sha256.h"
 #include "simulator/roles/coordinator.h"
 
 namespace fluvial::simulator {
@@ -24,6 +25,8 @@ void CoordinatorRole::run_taken_up(const coordinator::RunMachine& machine) {
   }
   cast_.checks().run_status(run_status_name(machine.status()), machine.reason());
   if (machine.status() == coordinator::RunStatus::kPaused) spawn("attend", attend(machine.run()));
+  const SharedBytes& state = root_->runs().active()->codec_state;
+  cast_.checks().rounds().state_loaded(machine.run(), {state.bytes, sha256(state.bytes)});
   // What the last commit refers to; another one, if it is tampered with.
   auto* run = const_cast<coordinator::ActiveRun*>(root_->runs().active());  // NOLINT: on purpose
   cast_.tamper().optimizer_loaded(&run->optimizer_state);
@@ -65,8 +68,27 @@ void CoordinatorRole::committing(const store::CommitRow& row, const coordinator:
   std::vector<float> values(schema.value_count());
   std::vector<std::int64_t> integers(schema.integer_count());
   round::split_model(schema, next.bytes.bytes, values, integers);
-  cast_.checks().rounds().committing(row, flat(root_->runs().sum()), {values, integers});
+  std::optional<NamedBytes> state;
+  if (next.codec_state) state = named(*next.codec_state);
+  cast_.checks().rounds().committing(row, flat(root_->runs().sum()), {values, integers}, state);
   cast_.committing(row.record, values);
+}
+
+void CoordinatorRole::pass_over(const coordinator::Reduce& reduce, const round::AttemptRecord& attempt,
+                                const coordinator::NamedVector& mean) {
+  if (is_dead()) return;
+  cast_.checks().rounds().pass_over(
+      {NodeId(0), attempt.run, attempt.round, attempt.epoch, attempt.attempt, reduce.pass}, reduce.contributors,
+      flat(root_->runs().sum()), named(mean));
+}
+
+// By what its bytes are, whatever it is called.
+NamedBytes CoordinatorRole::named(const coordinator::NamedVector& vector) {
+  const Digest digest = sha256(vector.bytes.bytes);
+  if (vector.ref != round::VectorRef{digest, vector.bytes.bytes.size()}) {
+    world().violate("exact_mean", "a vector that travels down has another digest than its bytes");
+  }
+  return {vector.bytes.bytes, digest};
 }
 
 // What finalise() refuses is looked at, too.
@@ -78,8 +100,10 @@ void CoordinatorRole::step_failed(const round::AttemptRecord& attempt, coordinat
     if (!fault || fault->code == Code::kResourceExhausted) cast_.checks().rounds().not_committed(attempt.run);
   }
   if (part != coordinator::DiskPart::kModels) return;
-  cast_.checks().rounds().sum_sealed(NodeId(0), attempt.run, attempt.round, machine()->gather().held(),
-                                     flat(root_->runs().sum()));
+  const std::optional<round::Pass> pass = machine()->pass();
+  cast_.checks().rounds().sum_sealed(
+      {NodeId(0), attempt.run, attempt.round, attempt.epoch, attempt.attempt, pass ? pass->index : 0},
+      machine()->gather().held(), flat(root_->runs().sum()));
 }
 
 void CoordinatorRole::committed(const store::CommitRow& row, const round::Pace&) {

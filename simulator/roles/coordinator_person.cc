@@ -2,8 +2,10 @@
 #include <boost/asio/awaitable.hpp>
 #include <utility>
 
+#include "coordinator/model/passes.h"
 #include "core/digest/sha256.h"
 #include "core/net/deadline.h"
+#include "kernels/codec.h"
 #include "simulator/roles/coordinator.h"
 
 namespace fluvial::simulator {
@@ -105,19 +107,36 @@ net::Awaitable<Status> CoordinatorRole::continue_run() {
   if (runs->empty()) co_return Error{Code::kInternal, "no run to continue"};
   const store::RunRow before = runs->back();
   if (before.status == store::RunStatus::kDone && !world().faults_on()) co_return Status{};
-  const auto loaded = co_await runtime().pool.run([&]() -> Result<std::pair<store::RunRow, Buffer>> {
-    FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, journal_->last_commit(before.id));
-    const ModelVersion version(last ? last->record.round.value() : 0);
-    store::RunRow row = before;
-    row.id = RunId();
-    row.continues = before.id;
-    row.initial_model = last ? last->master : before.initial_model;
-    FLUVIAL_ASSIGN(store::Model model, models_->load({before.id, version}, row.initial_model));
-    return std::pair(std::move(row), std::move(model.bytes));
-  });
-  if (!loaded.ok()) co_return loaded.error();
-  const Result<RunId> started = co_await root_->runs().start(loaded->first, Buffer::copy_of(loaded->second.span()));
+  Result<Continuation> next = co_await runtime().pool.run([&] { return continuation_of(before); });
+  if (!next.ok()) co_return next.error();
+  const Result<RunId> started =
+      co_await root_->runs().start(next->row, Buffer::copy_of(next->model.span()), std::move(next->states));
   co_return started.ok() ? Status{} : Status{started.error()};
+}
+
+// As the admin API makes it. Blocking.
+Result<CoordinatorRole::Continuation> CoordinatorRole::continuation_of(const store::RunRow& before) const {
+  FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, journal_->last_commit(before.id));
+  const ModelVersion version(last ? last->record.round.value() : 0);
+  Continuation next{before, {}, {}};
+  next.row.id = RunId();
+  next.row.continues = before.id;
+  next.row.initial_model = last ? last->master : before.initial_model;
+  next.row.codec_state.reset();
+  FLUVIAL_ASSIGN(store::Model model, models_->load({before.id, version}, next.row.initial_model));
+  next.model = std::move(model.bytes);
+  const std::optional<round::VectorRef>& left = last ? last->record.codec_state : before.codec_state;
+  if (!left) return next;
+  const std::string reference =
+      last ? last->optimizer : store::ModelStore::name_of({before.id, ModelVersion(0)}, store::ModelFile::kOptimizer);
+  FLUVIAL_ASSIGN(const Buffer state, models_->load_codec_state(reference, left->digest));
+  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(before.plan.codec));
+  FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
+  FLUVIAL_ASSIGN(coordinator::NamedVector begins,
+                 coordinator::continued_state(*codec, before.schema, before.plan, state.span()));
+  next.row.codec_state = begins.ref;
+  next.states.codec = std::move(begins.bytes);
+  return next;
 }
 
 net::Awaitable<void> CoordinatorRole::prune_journal() {

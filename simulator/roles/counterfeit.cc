@@ -26,7 +26,7 @@ void Counterfeit::says(v1::Envelope* message) {
 
 void Counterfeit::bend(v1::RoundOpen* open) {
   const v1::RoundOpen honest = *open;
-  switch (rng_.below(7)) {
+  switch (rng_.below(cast_.has_passes() ? 8 : 7)) {
     case 0: open->set_round(open->round() + kFarAway); break;
     case 1: open->mutable_plan()->set_local_steps(open->plan().local_steps() + 1); break;
     case 2: open->set_epoch(open->epoch() + kFarAway); break;
@@ -38,6 +38,12 @@ void Counterfeit::bend(v1::RoundOpen* open) {
     case 5:  // what was true once: of an earlier round
       if (before_) *open = *before_;
       break;
+    case 6:  // of an earlier attempt or pass of this round
+      if (cast_.has_passes()) {
+        if (earlier_) *open = *earlier_;
+        break;
+      }
+      [[fallthrough]];
     default: {
       std::string& signature = *open->mutable_order()->mutable_signature();
       open->mutable_plan()->set_local_steps(open->plan().local_steps() + 1);
@@ -45,6 +51,8 @@ void Counterfeit::bend(v1::RoundOpen* open) {
     }
   }
   if (!before_ || before_->round() + 1 < honest.round()) before_ = honest;
+  if (earlier_ && earlier_->round() == honest.round()) return;
+  earlier_ = honest;
 }
 
 void Counterfeit::bend(v1::RoundCommit* commit) {

@@ -26,7 +26,8 @@ class Counterfeit {
   Cast& cast_;
   HostId host_;
   Rng rng_;
-  std::optional<v1::RoundOpen> before_;  // an opening of an earlier round
+  std::optional<v1::RoundOpen> before_;   // an opening of an earlier round
+  std::optional<v1::RoundOpen> earlier_;  // the first one of this round
 };
 
 }  // namespace fluvial::simulator

@@ -13,7 +13,8 @@ Forgery::Forgery(Cast& cast, HostId host)
 
 void Forgery::draw() {
   const bool lies = cast_.world().faults_on() && cast_.is_malicious(host_);
-  trick_ = lies ? static_cast<Trick>(rng_.below(static_cast<std::uint64_t>(Trick::kCount))) : Trick::kNone;
+  const Trick end = cast_.has_passes() ? Trick::kCount : Trick::kOtherPass;
+  trick_ = lies ? static_cast<Trick>(rng_.below(static_cast<std::uint64_t>(end))) : Trick::kNone;
 }
 
 // A site of another region, or of none: it may be a participant, but is not below this aggregator.
@@ -57,6 +58,7 @@ void Forgery::apply(v1::PartialBegin* begin) {
       first->set_share(1 + static_cast<std::uint32_t>(rng_.below(511)));
       first->set_probe(static_cast<std::int64_t>(first->weight() * first->share() << (begin->scale_bits() - 9)));
       break;
+    case Trick::kOtherPass: begin->set_pass(begin->pass() == 0 ? 1 : 0); break;
     case Trick::kOtherScale: begin->set_scale_bits(begin->scale_bits() + 1); break;
     case Trick::kSkipsAhead: begin->set_first_chunk(begin->first_chunk() + 1); break;
     default: break;

@@ -26,6 +26,7 @@ class Forgery {
     kTruncated,    // chunks are missing
     kOtherDigest,  //
     kSkipsAhead,   // as if the first chunk had come before
+    kOtherPass,    // where rounds have several
     kCount,
   };
 

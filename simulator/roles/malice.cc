@@ -19,7 +19,8 @@ Malice::Malice(Cast& cast, HostId host)
 Malice::Trick Malice::draw() {
   if (!cast_.world().faults_on()) return Trick::kNone;
   if (cast_.is_malicious(host_)) {
-    return static_cast<Trick>(rng_.below(static_cast<std::uint64_t>(Trick::kCount)));
+    const Trick end = cast_.has_passes() ? Trick::kCount : Trick::kOtherPass;
+    return static_cast<Trick>(rng_.below(static_cast<std::uint64_t>(end)));
   }
   return happens(rng_, cast_.scenario().faults.sites.corrupt) ? Trick::kDamage : Trick::kNone;
 }
@@ -98,8 +99,10 @@ bool Malice::end(SessionId session, v1::Envelope& message, SharedBytes& payload)
 void Malice::sign(const v1::UpdateBegin& said, const Digest& digest, v1::UpdateEnd* end) const {
   if (end->signature().empty()) return;  // it is of a version that signs nothing
   const v1::UpdateKey& key = said.key();
-  const round::Contribution given{
-      SiteId(key.site()), Epoch(), said.weight(), digest, 0, {}, Incarnation(key.incarnation()), key.submission()};
+  round::Contribution given{SiteId(key.site()), Epoch(), said.weight(), digest, 0, {}, Incarnation(key.incarnation()),
+                            key.submission()};
+  const Result<round::MadeFrom> from = wire::made_from_proto(said.pass(), said.mean_sha256());
+  if (from.ok()) given.from = *from;  // else its parent ends the session
   const Result<Digest> base = wire::digest_from_proto(said.base_sha256());
   FLUVIAL_CHECK(base.ok(), "a digest of 32 bytes");
   const std::string body = wire::contribution_body(RunId(key.run()), RoundId(key.round()), *base, given);
@@ -118,6 +121,8 @@ void Malice::apply(Trick trick, v1::UpdateBegin* begin) {
     case Trick::kOtherName: begin->mutable_key()->set_site(begin->key().site() - 1); break;
     case Trick::kOldLease: begin->set_lease_epoch(begin->lease_epoch() - 1); break;
     case Trick::kSkipsAhead: begin->set_first_chunk(1); break;
+    case Trick::kOtherPass: begin->set_pass(begin->pass() == 0 ? 1 : 0); break;
+    case Trick::kOtherMean: begin->set_mean_sha256(std::string(32, 'x')); break;
     case Trick::kReplay: begin->mutable_key()->set_submission(begin->key().submission() - 1); break;
     default: break;
   }

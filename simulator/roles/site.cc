@@ -240,8 +240,9 @@ net::Awaitable<void> SiteRole::serve(std::shared_ptr<net::Session>) { co_return;
 
 bool SiteRole::says(SessionId session, v1::Envelope& message, SharedBytes& payload) {
   cast_.hello(host(), &message);
+  if (message.has_update_begin()) sends_pass_ = message.update_begin().pass();
   if (message.has_update_end()) check_durable();
-  return malice_.says(session, message, payload, submission_ ? &*submission_ : nullptr);
+  return malice_.says(session, message, payload, on_its_way());
 }
 
 }  // namespace fluvial::simulator

@@ -37,6 +37,9 @@ class SiteRole final : public Node, private edge::SiteReport {
   void encoding(const edge::Offer& offer) override;
   void encoded(const store::PendingInfo& info, std::uint32_t, double) override;
   void not_encoded(const edge::Offer& offer, const Error& why) override;
+  void encoding_pass(const edge::Offer&) override;
+  void pass_encoded(const store::PendingInfo& info) override;
+  void pass_found(const store::PendingInfo& info) override;
   void folding(const edge::Fold& effect) override;
   void folded(const edge::Offer&, const store::Carried&, bool) override { look(); }
   void not_folded(const edge::Offer& offer, const Error& why) override;
@@ -51,6 +54,7 @@ class SiteRole final : public Node, private edge::SiteReport {
   void take_in(const edge::Offer& offer, bool lost, const CarriedBounds& bounds);
   void note_dropped(const edge::Offer& offer, const Error& why);
   void check_durable();
+  const store::PendingInfo* on_its_way() const;
   std::vector<std::string> tensor_files();
   std::optional<identity::PrivateKey> own_key() const;
   Answer who_is_at(const net::HostPort& address);
@@ -68,6 +72,9 @@ class SiteRole final : public Node, private edge::SiteReport {
   round::Lineage lineage_;                        // of the history that the store is in
   std::optional<store::PendingInfo> submission_;  // the last one
   std::vector<std::string> files_;                // that this process wrote for it
+  std::optional<store::PendingInfo> pass_;        // the last one of it, after the first
+  std::vector<std::string> pass_files_;
+  std::uint32_t sends_pass_ = 0;
   std::vector<std::string> files_before_;
   bool decided_ = false;  // the last one: its files go, and the beginning of a transfer may still wait for its turn
   std::optional<std::uint64_t> faults_before_;  // the training is on its way into the store

@@ -46,20 +46,38 @@ void SiteRole::folding(const edge::Fold& effect) {
 void SiteRole::take_in(const edge::Offer& offer, bool lost, const CarriedBounds& bounds) {
   cast_.checks().rounds().worked_for(self(), offer.run, offer.round, offer.plan);
   const TrainingResult& made = trainers_.last();
+  const bool is_warm = offer.pass && offer.pass->state;
   const std::uint64_t weight = std::min<std::uint64_t>(made.weight, offer.weight_max);  // as the round records it
   cast_.checks().sites().beginning(self(), offer.run, offer.continues);
   cast_.checks().sites().encoding(self(), offer.run,
-                                  {offer.round, made.update, made.integers, weight, lost, offer.plan.codec}, bounds,
-                                  malice_.is_wicked());
+                                  {offer.round, made.update, made.integers, weight, lost, offer.plan.codec,
+                                   is_warm ? std::optional(offer.pass->state->digest) : std::nullopt},
+                                  bounds, malice_.is_wicked());
   faults_before_ = world().disk(host()).faults_met();
 }
 
 void SiteRole::encoded(const store::PendingInfo& info, std::uint32_t, double) {
   submission_ = info;
+  pass_.reset();
   decided_ = false;
+  faults_before_.reset();
   files_.clear();
   std::ranges::set_difference(tensor_files(), files_before_, std::back_inserter(files_));
   look();
+}
+
+void SiteRole::encoding_pass(const edge::Offer&) { files_before_ = tensor_files(); }
+
+void SiteRole::pass_encoded(const store::PendingInfo& info) {
+  pass_ = info;
+  pass_files_.clear();
+  std::ranges::set_difference(tensor_files(), files_before_, std::back_inserter(pass_files_));
+  look();
+}
+
+void SiteRole::pass_found(const store::PendingInfo& info) {
+  pass_ = info;
+  pass_files_.clear();
 }
 
 void SiteRole::not_encoded(const edge::Offer& offer, const Error& why) {
@@ -83,12 +101,14 @@ void SiteRole::note_dropped(const edge::Offer& offer, const Error& why) {
 
 void SiteRole::found(const store::PendingInfo& info) {
   submission_ = info;
+  pass_.reset();
   decided_ = false;
   files_.clear();
 }
 
 void SiteRole::feeding(const store::PendingInfo& info) {
   submission_ = info;
+  pass_.reset();
   decided_ = false;
   files_.clear();
 }
@@ -106,19 +126,27 @@ void SiteRole::check_durable() {
   const auto violated = [&](const std::string& what) {
     world().violate("write_ahead", cast_.identity(host()).name + " sends a trailer before " + what);
   };
-  if (!submission_) return violated("it says that there is one");
+  const store::PendingInfo* const sent = on_its_way();
+  if (sent == nullptr) return violated("it says that there is one");
   if (decided_) return;
-  if (submission_->digest == Digest{}) return violated("all of it is encoded");
-  for (const std::string& name : files_) {
+  if (sent->digest == Digest{}) return violated("all of it is encoded");
+  for (const std::string& name : sent->start.from.pass == 0 ? files_ : pass_files_) {
     const std::string path = "state/tensors/" + name;
     if (!disk.is_durable(path)) violated(path + " is synced");
   }
   if (disk.is_durable("state/site.db") && disk.is_durable("state/site.db-wal")) return;
   const std::unique_ptr<store::MemoryFileSystem> left = disk.after_power_cut();
   const Result<std::unique_ptr<store::SiteStore>> store = edge::open_site_store(*left, "state");
-  const auto held = store.ok() ? (*store)->pending(submission_->start.run)
-                               : Result<std::optional<store::PendingUpdate>>(store.error());
-  if (!held.ok() || !*held || (*held)->info().digest != submission_->digest) violated("its record is synced");
+  const auto held = !store.ok()                  ? Result<std::optional<store::PendingUpdate>>(store.error())
+                    : sent->start.from.pass == 0 ? (*store)->pending(sent->start.run)
+                                                 : (*store)->pending_pass(sent->start.run);
+  if (!held.ok() || !*held || (*held)->info().digest != sent->digest) violated("its record is synced");
+}
+
+// What it is sending, of a submission with several passes.
+const store::PendingInfo* SiteRole::on_its_way() const {
+  const std::optional<store::PendingInfo>& sent = sends_pass_ > 0 ? pass_ : submission_;
+  return sent ? &*sent : nullptr;
 }
 
 void SiteRole::resolving(const store::PendingInfo& info, round::Outcome outcome) {
