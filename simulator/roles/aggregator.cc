@@ -57,10 +57,10 @@ class AggregatorRole::Region final : public aggregator::RegionService {
   }
   Result<transfer::Terms> admit(const transfer::UpdateHead& head) override {
     role_.cast_.contributes(role_.host(), head.site, role_.look_every());
-    return tampered(RegionService::admit(head), head.run, head.round, head.from, /*brings_integers=*/true);
+    return tampered(RegionService::admit(head), head.run, head.round, /*brings_integers=*/true);
   }
   Result<transfer::Terms> admit(const transfer::PartialHead& head) override {
-    return tampered(RegionService::admit(head), head.run, head.round, said_from(head), !head.what.contributors.empty());
+    return tampered(RegionService::admit(head), head.run, head.round, !head.what.contributors.empty());
   }
   void arrived(transfer::StagedArrival arrival) override {
     tamper_.staged(&arrival);
@@ -106,12 +106,10 @@ class AggregatorRole::Region final : public aggregator::RegionService {
   }
 
  private:
-  Result<transfer::Terms> tampered(Result<transfer::Terms> admitted, RunId run, RoundId round,
-                                   const round::MadeFrom& from, bool brings_integers) {
+  Result<transfer::Terms> tampered(Result<transfer::Terms> admitted, RunId run, RoundId round, bool brings_integers) {
     const bool is_open = machine().is_open() && machine().opening().run == run && machine().opening().round == round;
     if (!admitted.ok() && is_open && is_overlooked(tamper_, admitted.error().code)) admitted = terms(brings_integers);
     if (admitted.ok()) tamper_.terms(&*admitted);
-    if (admitted.ok() && tamper_.forgets_the_pass()) admitted->from = from;
     return admitted;
   }
 

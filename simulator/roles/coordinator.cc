@@ -47,10 +47,10 @@ class CoordinatorRole::Tampered final : public coordinator::Root {
 
   Result<transfer::Terms> admit(const transfer::UpdateHead& head) override {
     role_.cast_.contributes(role_.host(), head.site, role_.look_every());
-    return tampered(Root::admit(head), head.run, head.round, head.from);
+    return tampered(Root::admit(head), head.run, head.round);
   }
   Result<transfer::Terms> admit(const transfer::PartialHead& head) override {
-    return tampered(Root::admit(head), head.run, head.round, said_from(head));
+    return tampered(Root::admit(head), head.run, head.round);
   }
   std::vector<round::Refusal> forged(const tree::Child& child, const transfer::Brought& brought) override {
     if (tamper_.takes_any_contribution()) return {};
@@ -92,13 +92,11 @@ class CoordinatorRole::Tampered final : public coordinator::Root {
   }
 
  private:
-  Result<transfer::Terms> tampered(Result<transfer::Terms> admitted, RunId run, RoundId round,
-                                   const round::MadeFrom& from) {
+  Result<transfer::Terms> tampered(Result<transfer::Terms> admitted, RunId run, RoundId round) {
     const coordinator::RunMachine* machine = role_.machine();
     const bool is_open = machine != nullptr && machine->run() == run && machine->last_committed().next() == round;
     if (!admitted.ok() && is_open && is_overlooked(tamper_, admitted.error().code)) admitted = runs().terms(true);
     if (admitted.ok()) tamper_.terms(&*admitted);
-    if (admitted.ok() && tamper_.forgets_the_pass()) admitted->from = from;
     return admitted;
   }
 

@@ -12,14 +12,7 @@
 namespace fluvial::simulator {
 
 inline bool is_overlooked(Tamper& tamper, Code code) {
-  return (code == Code::kStale && (tamper.admits_stale() || tamper.forgets_the_pass())) ||
-         (code == Code::kAlreadyExists && tamper.merges_overlap());
-}
-
-// What a partial says of its contributions.
-inline round::MadeFrom said_from(const transfer::PartialHead& head) {
-  const auto& entries = head.what.contributors.entries();
-  return entries.empty() ? round::MadeFrom{head.pass, {}} : entries.begin()->second.from;
+  return (code == Code::kStale && tamper.admits_stale()) || (code == Code::kAlreadyExists && tamper.merges_overlap());
 }
 
 // The contributors of an arrival that the machine is shown.

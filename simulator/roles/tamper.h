@@ -48,8 +48,6 @@ class Tamper {
   virtual bool accepts_revoked_serial() { return false; }
   // A parent refuses what is under another lease, attempt or epoch.
   virtual bool admits_stale() { return false; }
-  // A parent refuses what is of another pass, or from another mean.
-  virtual bool forgets_the_pass() { return false; }
   // A parent refuses what overlaps with what it holds.
   virtual bool merges_overlap() { return false; }
   // A parent refuses what is beyond the plan's bounds.

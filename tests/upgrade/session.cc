@@ -1,7 +1,5 @@
 #include "tests/upgrade/session.h"
 
-#include <algorithm>
-
 #include "core/digest/sha256.h"
 #include "core/store/audit_log.h"
 #include "core/wire/history_mapping.h"
@@ -461,49 +459,6 @@ void signed_round(Session& session) {
   session.parent(state);
 }
 
-// A round with several passes, in its second one.
-void second_pass(Session& session) {
-  const round::VectorRef mean{digest_of("mean"), 64};
-  wire::Opening opening = opening_of_round();
-  opening.plan.codec = "powersgd:rank=2";
-  opening.late.reset();
-  opening.pass = round::Pass{1, 2, 6, mean, round::VectorRef{digest_of("state"), 48}};
-  opening.order = order(wire::kOpeningKind, wire::opening_body(opening, {SiteId(8), kSite}, kHistory));
-  session.parent(wire::to_envelope(opening));
-  const round::ModelRef vector{kRun, ModelVersion(7), mean.digest, mean.bytes};
-  Envelope request;
-  *request.mutable_model_request()->mutable_model() = wire::to_proto(vector);
-  request.mutable_model_request()->set_part(1);
-  session.child(request);
-  Envelope comes;
-  *comes.mutable_model_begin()->mutable_model() = wire::to_proto(vector);
-  *comes.mutable_model_begin()->mutable_schema() =
-      wire::to_proto(round::Schema::make({{"vector", round::DType::kF32, {16}}}).value());
-  comes.mutable_model_begin()->set_part(1);
-  session.parent(comes);
-  Envelope chunk;
-  chunk.mutable_model_chunk()->set_run(kRun.value());
-  chunk.mutable_model_chunk()->set_version(7);
-  chunk.mutable_model_chunk()->set_part(1);
-  session.parent(chunk, "sixteen of bytes");
-  Envelope begin = begin_of_update();
-  begin.mutable_update_begin()->set_pass(1);
-  begin.mutable_update_begin()->set_mean_sha256(wire::digest_to_proto(mean.digest));
-  session.child(begin);
-  round::Contribution one = contribution();
-  one.from = {1, mean.digest};
-  Envelope partial = begin_of_partial();
-  partial.mutable_partial_begin()->set_pass(1);
-  *partial.mutable_partial_begin()->mutable_contributors(0) = wire::to_proto(one);
-  session.child(partial);
-  Envelope receipt;
-  receipt.mutable_receipt()->set_run(kRun.value());
-  receipt.mutable_receipt()->set_round(kRound.value());
-  receipt.mutable_receipt()->set_site(kSite.value());
-  receipt.mutable_receipt()->set_pass(1);
-  session.parent(receipt);
-}
-
 }  // namespace
 
 std::vector<SessionFrame> session_of_this_version() {
@@ -535,7 +490,7 @@ std::vector<SessionFrame> session_of_this_version() {
   // Until here as a neighbour says it that signs nothing and passes on nothing that is signed.
   signed_leases(session);
   signed_round(session);
-  second_pass(session);
+  second_pass(session, {opening_of_round(), base(), begin_of_update(), contribution(), begin_of_partial()});
   // And from here on one whose certificates renew themselves.
   renewals(session, {hello(kLease), welcome(), lease_request(), lease_grant(), signed_denials(8)});
   return session.take();

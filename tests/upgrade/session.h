@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "core/wire/frame.h"
+#include "core/wire/mapping.h"
+#include "core/wire/record_mapping.h"
 #include "tests/upgrade/recording.h"
 
 namespace fluvial::upgrade {
@@ -31,5 +33,15 @@ struct BeforeRenewals {
   v1::Denials denials;
 };
 void renewals(Session& session, const BeforeRenewals& before);
+
+// A round as it is with one pass; this is of its second one.
+struct BeforePasses {
+  wire::Opening opening;
+  round::ModelRef base;
+  v1::Envelope update;
+  round::Contribution contribution;
+  v1::Envelope partial;
+};
+void second_pass(Session& session, const BeforePasses& before);
 
 }  // namespace fluvial::upgrade

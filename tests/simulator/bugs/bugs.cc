@@ -20,10 +20,6 @@ class SkipsFence final : public Tamper {
   bool admits_stale() override { return true; }
 };
 
-class ForgetsThePass final : public Tamper {
-  bool forgets_the_pass() override { return true; }
-};
-
 class GuessesOutcome final : public Tamper {
   void told(edge::Verdict* verdict) override {
     if (!verdict->counted && !verdict->refused) verdict->late = true;
@@ -198,7 +194,6 @@ const std::vector<Bug>& bugs() {
   static const std::vector<Bug> all = {
       {"counts-on-ack", "outcome", "a site takes the parent's acknowledgement for the commit"},
       {"skips-fence", "fence", "a parent admits what is under an older lease, attempt or epoch"},
-      {"forgets-the-pass", "passes", "a parent admits what is of another pass, or from another mean"},
       {"guesses-outcome", "outcome", "a site that a commit does not name takes its update for late"},
       {"drops-late", "outcome", "a site takes late for refused, and drops its work"},
       {"keeps-refused", "outcome", "a site takes refused for late"},
@@ -234,7 +229,6 @@ const std::vector<Bug>& bugs() {
 std::unique_ptr<Tamper> make_bug(const std::string& name) {
   if (name == "counts-on-ack") return std::make_unique<CountsOnAck>();
   if (name == "skips-fence") return std::make_unique<SkipsFence>();
-  if (name == "forgets-the-pass") return std::make_unique<ForgetsThePass>();
   if (name == "guesses-outcome") return std::make_unique<GuessesOutcome>();
   if (name == "drops-late") return std::make_unique<DropsLate>();
   if (name == "keeps-refused") return std::make_unique<KeepsRefused>();
