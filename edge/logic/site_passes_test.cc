@@ -55,7 +55,7 @@ SiteMachine in_second() {
 }
 Verdict counted(const Pending& what) { return {.counted = what.digest}; }
 
-TEST(SitePasses, TheMeanIsFetchedThePassMadeDurableAndThenSent) {
+TEST(PassesOfASite, TheMeanIsFetchedThePassMadeDurableAndThenSent) {
   SiteMachine site = in_first();
   const Effects asked = site.offered(second());
   ASSERT_NE(find<FetchMean>(asked), nullptr);
@@ -77,7 +77,7 @@ TEST(SitePasses, TheMeanIsFetchedThePassMadeDurableAndThenSent) {
   EXPECT_EQ(find<Resolve>(committed)->outcome, Outcome::kCounted);
 }
 
-TEST(SitePasses, TheFirstWaitsForTheModelAndTheState) {
+TEST(PassesOfASite, TheFirstWaitsForTheModelAndTheState) {
   SiteMachine site({});
   const Effects asked = site.offered(first(1, true));
   EXPECT_NE(find<FetchModel>(asked), nullptr);
@@ -95,7 +95,7 @@ TEST(SitePasses, TheFirstWaitsForTheModelAndTheState) {
   EXPECT_NE(find<Train>(other.model_ready(model(0))), nullptr);
 }
 
-TEST(SitePasses, WhatIsThereIsSentAgain) {
+TEST(PassesOfASite, WhatIsThereIsSentAgain) {
   SiteMachine site = in_second();
   site.connected();
   EXPECT_NE(find<Send>(site.offered(second())), nullptr) << "to another parent";
@@ -105,13 +105,13 @@ TEST(SitePasses, WhatIsThereIsSentAgain) {
   EXPECT_EQ(find<FetchMean>(asked), nullptr);
 }
 
-TEST(SitePasses, ASiteThatWasRestartedBetweenTwoGoesOn) {
+TEST(PassesOfASite, ASiteThatWasRestartedBetweenTwoGoesOn) {
   SiteMachine site(first_made());
   EXPECT_NE(find<FetchMean>(site.offered(second())), nullptr) << "it needs no model for that";
   EXPECT_NE(find<EncodePass>(site.mean_ready({kP})), nullptr);
 }
 
-TEST(SitePasses, TheNextAttemptBeginsWithTheFirstAndMakesTheSecondAnew) {
+TEST(PassesOfASite, TheNextAttemptBeginsWithTheFirstAndMakesTheSecondAnew) {
   SiteMachine site = in_second();
   const Effects again = site.offered(first(2));
   ASSERT_NE(find<Send>(again), nullptr);
@@ -125,7 +125,7 @@ TEST(SitePasses, TheNextAttemptBeginsWithTheFirstAndMakesTheSecondAnew) {
   EXPECT_EQ(find<Resolve>(other)->outcome, Outcome::kLate) << "bytes that it does not hold any more";
 }
 
-TEST(SitePasses, ATransferGoesOnByTheNumberOfItsPass) {
+TEST(PassesOfASite, ATransferGoesOnByTheNumberOfItsPass) {
   SiteMachine site(second_made());
   Offer again = second();
   again.received = Received{Incarnation(4), 10, 3};
@@ -139,7 +139,7 @@ TEST(SitePasses, ATransferGoesOnByTheNumberOfItsPass) {
   EXPECT_EQ(find<Send>(site.offered(anew))->first_chunk, 0u);
 }
 
-TEST(SitePasses, WhatIsOfferedWhileOneIsEncodedComesAfterIt) {
+TEST(PassesOfASite, WhatIsOfferedWhileOneIsEncodedComesAfterIt) {
   SiteMachine site = in_first();
   site.offered(second());
   site.mean_ready({kP});
@@ -156,7 +156,7 @@ TEST(SitePasses, WhatIsOfferedWhileOneIsEncodedComesAfterIt) {
   EXPECT_NE(find<FetchMean>(overtaken.pass_encoded(second_made())), nullptr);
 }
 
-TEST(SitePasses, AnOutcomeWaitsUntilThePassIsWritten) {
+TEST(PassesOfASite, AnOutcomeWaitsUntilThePassIsWritten) {
   SiteMachine site = in_first();
   site.offered(second());
   site.mean_ready({kP});
@@ -174,7 +174,7 @@ TEST(SitePasses, AnOutcomeWaitsUntilThePassIsWritten) {
   EXPECT_TRUE(fetching.mean_ready({kP}).empty());
 }
 
-TEST(SitePasses, OneThatCannotBeMadeIsDeclinedAndTheSubmissionStays) {
+TEST(PassesOfASite, OneThatCannotBeMadeIsDeclinedAndTheSubmissionStays) {
   SiteMachine site = in_first();
   site.offered(second());
   site.mean_ready({kP});
@@ -185,7 +185,7 @@ TEST(SitePasses, OneThatCannotBeMadeIsDeclinedAndTheSubmissionStays) {
   EXPECT_NE(find<Send>(site.offered(first(2))), nullptr) << "the next attempt asks again";
 }
 
-TEST(SitePasses, WithoutTheFirstThereIsNothingToMakeTheSecondOf) {
+TEST(PassesOfASite, WithoutTheFirstThereIsNothingToMakeTheSecondOf) {
   SiteMachine site({});
   const Effects asked = site.offered(second());
   ASSERT_NE(find<DeclineRound>(asked), nullptr);
@@ -196,7 +196,7 @@ TEST(SitePasses, WithoutTheFirstThereIsNothingToMakeTheSecondOf) {
   EXPECT_TRUE(SiteMachine({}).offered(is_counted).empty()) << "an earlier incarnation's is in";
 }
 
-TEST(SitePasses, ACutWhileOneIsEncodedIsGoneOnWithByTheNextOpening) {
+TEST(PassesOfASite, ACutWhileOneIsEncodedIsGoneOnWithByTheNextOpening) {
   SiteMachine site = in_first();
   site.offered(second());
   site.mean_ready({kP});
