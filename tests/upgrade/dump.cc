@@ -1,6 +1,7 @@
 #include <sqlite3.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 
 #include "tests/upgrade/recording.h"
@@ -44,7 +45,26 @@ std::vector<std::string> rows_of(sqlite3* connection, const std::string& sql) {
   return rows;
 }
 
+Status compact(const std::string& path) {
+  sqlite3* opened = nullptr;
+  const int code = sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READWRITE, nullptr);
+  const Connection connection(opened);
+  const char* const steps = "PRAGMA journal_mode=DELETE; PRAGMA page_size=1024; VACUUM; PRAGMA journal_mode=WAL";
+  if (code == SQLITE_OK && sqlite3_exec(opened, steps, nullptr, nullptr, nullptr) == SQLITE_OK) return {};
+  return Error{Code::kUnavailable, path + ": " + sqlite3_errmsg(opened)};
+}
+
 }  // namespace
+
+Status compact_databases(const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    const std::string extension = entry.path().extension().string();
+    if (extension == ".sqlite" || extension == ".db") paths.push_back(entry.path().string());
+  }
+  for (const std::string& path : paths) FLUVIAL_TRY(compact(path));
+  return {};
+}
 
 std::string dump_database(const std::string& path, bool with_rows) {
   const Connection connection = open(path);

@@ -10,6 +10,7 @@
 
 #include "tests/integration/harness.h"
 #include "tests/integration/recorded.h"
+#include "tests/upgrade/recording.h"
 
 namespace fluvial::integration {
 namespace {
@@ -57,6 +58,7 @@ TEST_F(Record, AFederation) {
 
   std::filesystem::remove_all(to);
   for (const char* name : {"coordinator", "aggregator-1", "site-1", "site-2"}) keep(name, to);
+  ASSERT_TRUE(upgrade::compact_databases(to).ok());
   std::ofstream(std::string(to) + "/rounds.txt", std::ios::binary) << said;
 }
 

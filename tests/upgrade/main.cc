@@ -19,6 +19,7 @@ Status record(const std::string& folder) {
   write(folder + "/codecs.txt", to_text(chunks_of_this_version()));
   FLUVIAL_TRY(write_coordinator(folder + "/coordinator"));
   FLUVIAL_TRY(write_site(folder + "/site"));
+  for (const char* made : {"coordinator", "site"}) FLUVIAL_TRY(compact_databases(folder + "/" + made));
   // Of copies: who opens a folder changes it.
   const std::string copies = folder + "/copies";
   for (const char* made : {"coordinator", "site"}) {

@@ -55,6 +55,9 @@ Result<std::string> describe_site(const std::string& folder);
 // Tables, and their rows if wanted, of an SQLite file that nobody has open, as SQL. Empty: it cannot be read.
 std::string dump_database(const std::string& path, bool with_rows);
 int format_of_database(const std::string& path);  // user_version
+// Every database in the folder, of those that nobody has open, in pages of 1 KB: most of a page is empty, and the
+// format does not depend on it.
+Status compact_databases(const std::string& folder);
 
 std::string hex_of(std::string_view bytes);
 
