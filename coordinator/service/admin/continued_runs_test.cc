@@ -5,11 +5,9 @@
 #include <span>
 
 #include "coordinator/model/passes.h"
-#include "coordinator/service/admin/resources.h"
-#include "coordinator/service/run_report.h"
+#include "coordinator/service/admin/test_api.h"
 #include "core/digest/sha256.h"
 #include "core/store/plan_json.h"
-#include "core/tree/test_runtime.h"
 
 namespace fluvial::coordinator::admin {
 namespace {
@@ -17,17 +15,9 @@ namespace {
 namespace json = boost::json;
 
 // Run 1 is over, after one round of two passes.
-class ContinuedRunsTest : public testing::Test {
+class ContinuedRunsTest : public ApiTest {
  protected:
-  ContinuedRunsTest() {
-    journal_ = store::CoordinatorJournal::open(test_.files(), "/journal.sqlite").value();
-    models_.emplace(store::ModelStore::open(test_.files(), "/models").value());
-    report_.emplace(runtime_.metrics, telemetry::null_logger(), feed_, [](NodeId) { return std::string("somebody"); });
-    root_.emplace(runtime_, tasks_, Root::Keeps{*journal_, *models_, journal_->next_epoch().value()}, *report_,
-                  tree::HubOptions{}, FailoverSettings{});
-    context_.emplace(runtime_, *journal_, *models_, *root_, feed_);
-    router_.emplace(&*context_);
-    add_runs(*router_);
+  ContinuedRunsTest() : ApiTest({add_runs}) {
     row_.plan = plan("powersgd:rank=2");
     row_.schema = *round::Schema::make({{"w", round::DType::kF32, {30, 40}}});
     row_.initial_model = digest_;
@@ -35,14 +25,8 @@ class ContinuedRunsTest : public testing::Test {
     EXPECT_TRUE(models_->put({row_.id, ModelVersion(0)}, row_.schema, bytes(), digest_, {}).ok());
     commit();
     EXPECT_TRUE(journal_->set_run_status(row_.id, store::RunStatus::kStopped, "").ok());
-    EXPECT_TRUE(root_->load().ok());
-    test_.run(root_->runs().take_up());
+    begin();
   }
-  ~ContinuedRunsTest() override {
-    test_.on_strand([&] { root_->runs().stop(); });
-    test_.run(join());
-  }
-  net::Awaitable<void> join() { co_await tasks_.join(); }
 
   static round::Plan plan(const std::string& codec) {
     round::Plan plan;
@@ -71,27 +55,14 @@ class ContinuedRunsTest : public testing::Test {
   }
   // The run's answer, or what is wrong.
   json::object start(const round::Plan& plan, RunId continues, const std::string& model = "") {
-    net::HttpRequest request;
-    request.method = "POST";
-    request.path = "/v1/runs";
-    request.body = json::serialize(json::object{
-        {"plan", json::parse(store::plan_to_json(plan))}, {"model", model}, {"continue", continues.value()}});
-    const net::HttpResponse response = test_.run(router_->answer(std::move(request), {.access = Access::kFull}));
+    const json::object run{
+        {"plan", json::parse(store::plan_to_json(plan))}, {"model", model}, {"continue", continues.value()}};
+    const net::HttpResponse response = ask("POST", "/v1/runs", json::serialize(run));
     EXPECT_EQ(response.status, 200) << response.body;
     return json::parse(response.body).as_object();
   }
   std::optional<round::VectorRef> begun_with() { return root_->runs().active()->machine.pass()->state; }
 
-  tree::TestRuntime test_{Role::kCoordinator};
-  tree::Runtime& runtime_ = test_.get();
-  net::TaskGroup tasks_{runtime_.strand};
-  Feed feed_{runtime_.strand};
-  std::unique_ptr<store::CoordinatorJournal> journal_;
-  std::optional<store::ModelStore> models_;
-  std::optional<RunReport> report_;
-  std::optional<Root> root_;
-  std::optional<Context> context_;
-  std::optional<Router> router_;
   const std::vector<float> values_ = std::vector<float>(30 * 40, 1.0F);
   const Digest digest_ = store::model_digest(std::as_bytes(std::span(values_)));
   store::RunRow row_;

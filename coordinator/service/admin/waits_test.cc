@@ -6,10 +6,8 @@
 #include <boost/json.hpp>
 #include <span>
 
-#include "coordinator/service/admin/resources.h"
-#include "coordinator/service/run_report.h"
+#include "coordinator/service/admin/test_api.h"
 #include "core/digest/sha256.h"
-#include "core/tree/test_runtime.h"
 
 namespace fluvial::coordinator::admin {
 namespace {
@@ -26,24 +24,9 @@ Buffer small_model() {
   return Buffer::copy_of(std::as_bytes(std::span(values)));
 }
 
-class WaitsTest : public testing::Test {
+class WaitsTest : public ApiTest {
  protected:
-  WaitsTest() {
-    journal_ = store::CoordinatorJournal::open(test_.files(), "/journal.sqlite").value();
-    models_.emplace(store::ModelStore::open(test_.files(), "/models").value());
-    report_.emplace(runtime_.metrics, telemetry::null_logger(), feed_, [](NodeId) { return std::string("somebody"); });
-    root_.emplace(runtime_, tasks_, Root::Keeps{*journal_, *models_, journal_->next_epoch().value()}, *report_,
-                  tree::HubOptions{}, FailoverSettings{});
-    context_.emplace(runtime_, *journal_, *models_, *root_, feed_);
-    router_.emplace(&*context_);
-    for (const auto add : {add_status, add_nodes, add_runs, add_rounds}) add(*router_);
-    watcher_ = feed_.watch();
-  }
-  ~WaitsTest() override {
-    test_.on_strand([&] { root_->runs().stop(); });
-    test_.run(join());
-  }
-  net::Awaitable<void> join() { co_await tasks_.join(); }
+  WaitsTest() : ApiTest({add_status, add_nodes, add_runs, add_rounds}), watcher_(feed_.watch()) {}
 
   // A site that holds a lease under the coordinator.
   NodeId enrol(const std::string& name) {
@@ -57,10 +40,6 @@ class WaitsTest : public testing::Test {
     const NodeId id = journal_->redeem_token(secret, row, WallTime()).value().id;
     EXPECT_TRUE(journal_->grant(id, NodeId(0)).ok());
     return id;
-  }
-  void begin() {  // once everybody is enrolled
-    ASSERT_TRUE(root_->load().ok());
-    test_.run(root_->runs().take_up());
   }
   void join(NodeId site) {
     test_.on_strand([&] {
@@ -91,14 +70,8 @@ class WaitsTest : public testing::Test {
     }
   }
 
-  net::HttpResponse ask(const std::string& path) {
-    net::HttpRequest request;
-    request.method = "GET";
-    request.path = path;
-    return test_.run(router_->answer(std::move(request), {.access = Access::kFull}));
-  }
   json::object get(const std::string& path) {
-    const net::HttpResponse response = ask(path);
+    const net::HttpResponse response = ask("GET", path);
     EXPECT_EQ(response.status, 200) << response.body;
     return json::parse(response.body).as_object();
   }
@@ -112,16 +85,6 @@ class WaitsTest : public testing::Test {
   }
   static std::string text(const json::value& value) { return std::string(value.as_string()); }
 
-  tree::TestRuntime test_{Role::kCoordinator};
-  tree::Runtime& runtime_ = test_.get();
-  net::TaskGroup tasks_{runtime_.strand};
-  Feed feed_{runtime_.strand};
-  std::unique_ptr<store::CoordinatorJournal> journal_;
-  std::optional<store::ModelStore> models_;
-  std::optional<RunReport> report_;
-  std::optional<Root> root_;
-  std::optional<Context> context_;
-  std::optional<Router> router_;
   std::shared_ptr<Watcher> watcher_;
 };
 
@@ -135,7 +98,7 @@ TEST_F(WaitsTest, WithoutRunAndSitesTheStatusSaysWhatIsMissing) {
   EXPECT_EQ(problem.at("what"), "no site is enrolled");
   EXPECT_THAT(text(problem.at("do")), HasSubstr("fluvial token create"));
   EXPECT_EQ(problem.at("runbook"), "docs/operations/enrol.md");
-  EXPECT_EQ(ask("/v1/rounds/open?run=1").status, 404) << "there is no run";
+  EXPECT_EQ(ask("GET", "/v1/rounds/open?run=1").status, 404) << "there is no run";
 }
 
 TEST_F(WaitsTest, ARunThatCannotOpenARoundNamesThoseWhoAreAway) {
