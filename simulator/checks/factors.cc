@@ -104,18 +104,25 @@ std::string Factors::wrong_sent(const Exact& exact, const std::vector<double>& s
   return {};
 }
 
+// Of the places of a value of a matrix, of P and of Q that belong together.
+void Factors::for_each_product(const std::function<void(std::size_t, std::size_t, std::size_t)>& visit) const {
+  for (const kernels::reference::CutMatrix& cut : low_rank_.cuts()) {
+    for (std::size_t at = 0; at < cut.rows * cut.cols * cut.rank; ++at) {
+      const std::size_t j = at % cut.cols, i = at / cut.cols % cut.rows, k = at / cut.cols / cut.rows;
+      visit(cut.first + i * cut.cols + j, cut.p_first + k * cut.rows + i, cut.q_first + k * cut.cols + j);
+    }
+  }
+}
+
 std::string Factors::wrong_first(std::span<const float> p, std::span<const float> q,
                                  const std::vector<double>& sent) const {
   if (p.size() != low_rank_.value_count() || q.size() != q_count_) return "its vector or its state has another length";
   Exact exact{std::vector<double>(sent_values(0)), std::vector<double>(sent_values(0))};
-  for (const kernels::reference::CutMatrix& cut : low_rank_.cuts()) {
-    for (std::size_t at = 0; at < cut.rows * cut.cols * cut.rank; ++at) {
-      const std::size_t j = at % cut.cols, i = at / cut.cols % cut.rows, k = at / cut.cols / cut.rows;
-      const double product = wide(p[cut.first + i * cut.cols + j]) * wide(q[cut.q_first + k * cut.cols + j]);
-      exact.values[cut.p_first + k * cut.rows + i] += product;
-      exact.added[cut.p_first + k * cut.rows + i] += std::abs(product);
-    }
-  }
+  for_each_product([&](std::size_t m, std::size_t in_p, std::size_t in_q) {
+    const double product = wide(p[m]) * wide(q[in_q]);
+    exact.values[in_p] += product;
+    exact.added[in_p] += std::abs(product);
+  });
   return wrong_sent(exact, sent);
 }
 
@@ -129,14 +136,11 @@ std::string Factors::wrong_second(std::span<const float> p, std::span<const floa
     exact.values[q_count_ + i] = wide(p[plain_[i]]);
     exact.added[q_count_ + i] = std::abs(wide(p[plain_[i]]));
   }
-  for (const kernels::reference::CutMatrix& cut : low_rank_.cuts()) {
-    for (std::size_t at = 0; at < cut.rows * cut.cols * cut.rank; ++at) {
-      const std::size_t j = at % cut.cols, i = at / cut.cols % cut.rows, k = at / cut.cols / cut.rows;
-      const double product = wide(p[cut.first + i * cut.cols + j]) * wide(basis[cut.p_first + k * cut.rows + i]);
-      exact.values[cut.q_first + k * cut.cols + j] += product;
-      exact.added[cut.q_first + k * cut.cols + j] += std::abs(product);
-    }
-  }
+  for_each_product([&](std::size_t m, std::size_t in_p, std::size_t in_q) {
+    const double product = wide(p[m]) * wide(basis[in_p]);
+    exact.values[in_q] += product;
+    exact.added[in_q] += std::abs(product);
+  });
   const std::string wrong = wrong_sent(exact, sent);
   if (!wrong.empty()) return wrong;
   std::vector<float> narrow;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -51,6 +52,7 @@ class Factors {
     std::vector<double> values, added;
   };
   Factors(kernels::reference::LowRank low_rank, const round::Plan& plan);
+  void for_each_product(const std::function<void(std::size_t, std::size_t, std::size_t)>& visit) const;
   std::string wrong_sent(const Exact& exact, const std::vector<double>& sent) const;
   std::string wrong_left(std::span<const float> p, std::span<const float> basis, const std::vector<float>& sent,
                          std::span<const float> left, bool to_the_bit) const;
