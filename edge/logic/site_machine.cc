@@ -209,6 +209,7 @@ void SiteMachine::send(Offer offer, Effects& out) {
 
 void SiteMachine::start(Offer offer, Effects& out) {
   if (offer.counted) return;  // counted for an incarnation whose state is lost: there is nothing to do but wait
+  if (offer.pass_index() > 0) return decline_pass(offer, out);
   last_work_ = last_work_.next();
   work_ = Work{last_work_, std::move(offer), Stage::kFetching};
   train_if_here(out);

@@ -77,7 +77,8 @@ Effects SiteMachine::pass_encoded(const Pending& pending) {
   return out;
 }
 
-// What it has made stays as it was, and is late unless it is asked for again.
+// What it has made stays as it was, and is late unless it is asked for again: whatever failed here, the parent must not
+// take it for an update that is no good (round::drops_update()).
 Effects SiteMachine::pass_failed(const Error& error) {
   Effects out;
   if (!pass_work_ || !pass_work_->encoding) return out;
@@ -85,7 +86,8 @@ Effects SiteMachine::pass_failed(const Error& error) {
   if (failed.told) {
     out.push_back(Resolve{*pending_, *failed.told});
   } else {
-    out.push_back(DeclineRound{failed.offer.run, failed.offer.round, failed.offer.attempt, error});
+    out.push_back(DeclineRound{
+        failed.offer.run, failed.offer.round, failed.offer.attempt, {Code::kFailedPrecondition, error.message}});
     if (failed.then && failed.then->attempt != failed.offer.attempt) answer(*std::move(failed.then), out);
   }
   enter_if_quiet(out);

@@ -185,6 +185,33 @@ TEST(PassesOfASite, OneThatCannotBeMadeIsDeclinedAndTheSubmissionStays) {
   EXPECT_NE(find<Send>(site.offered(first(2))), nullptr) << "the next attempt asks again";
 }
 
+// Else the commit would name it refused, and what it has trained would be dropped.
+TEST(PassesOfASite, WhateverFailsThereItsUpdateIsNotSaidToBeNoGood) {
+  for (const Code code : {Code::kDataLoss, Code::kInvalidArgument}) {
+    SiteMachine site = in_first();
+    site.offered(second());
+    site.mean_ready({kP});
+    const Effects failed = site.pass_failed({code, "a damaged file"});
+    ASSERT_NE(find<DeclineRound>(failed), nullptr);
+    EXPECT_FALSE(round::drops_update(find<DeclineRound>(failed)->error.code));
+    EXPECT_EQ(find<DeclineRound>(failed)->error.message, "a damaged file");
+  }
+}
+
+// Its folder is an older copy: of the round that is open it has nothing, though it is named in its second pass.
+TEST(PassesOfASite, ALaterPassIsNotTrainedForOnceAnOlderSubmissionIsResolved) {
+  Pending older = first_made();
+  older.round = RoundId(0);
+  SiteMachine site(older);
+  site.offered(second());
+  const Effects told = site.answered(older, Outcome::kLate);
+  ASSERT_NE(find<Resolve>(told), nullptr);
+  const Effects done = site.resolved(older);
+  EXPECT_NE(find<DeclineRound>(done), nullptr);
+  EXPECT_EQ(find<FetchModel>(done), nullptr);
+  EXPECT_EQ(find<Train>(done), nullptr);
+}
+
 TEST(PassesOfASite, WithoutTheFirstThereIsNothingToMakeTheSecondOf) {
   SiteMachine site({});
   const Effects asked = site.offered(second());
