@@ -40,10 +40,11 @@ Status check_pending(const PendingRow& row) {
   FLUVIAL_TRY(check_file_name(row.p_file));
   FLUVIAL_TRY(check_file_name(row.chunks_file));
   const std::uint64_t integers_bytes = start.integer_count * sizeof(std::int64_t);
-  const bool sizes_fit = start.state_bytes <= kStateBytesMax && start.integer_count <= round::kIntegerCountMax &&
-                         start.value_count <= round::kModelBytesMax / sizeof(float) &&
-                         row.info.trailer_bytes >= integers_bytes &&
-                         row.info.trailer_bytes <= integers_bytes + round::kProbeBytes;
+  const bool sizes_fit =
+      start.passes > 0 && start.passes <= round::kPassesMost &&
+      start.sent_values <= round::kModelBytesMax / sizeof(float) && start.state_bytes <= kStateBytesMax &&
+      start.integer_count <= round::kIntegerCountMax && start.value_count <= round::kModelBytesMax / sizeof(float) &&
+      row.info.trailer_bytes >= integers_bytes && row.info.trailer_bytes <= integers_bytes + round::kProbeBytes;
   return sizes_fit ? Status{} : Status{damaged_row("submission")};
 }
 
@@ -250,11 +251,17 @@ Result<std::unique_ptr<PendingWriter>> SiteStore::begin_pending(PendingStart sta
   return writer;
 }
 
+namespace {
+
+std::uint64_t p_bytes(const PendingStart& start) { return start.value_count * sizeof(float) + start.state_bytes; }
+
+}  // namespace
+
 Status SiteStore::sync(const PendingWriter& writer) {
   const bool has_p = writer.p_.file != writer.chunks_.file;
   const PendingInfo& info = writer.info_;
   FLUVIAL_TRY(SpareFiles::cut(writer.chunks_, info.chunk_bytes + info.trailer_bytes));
-  if (has_p) FLUVIAL_TRY(SpareFiles::cut(writer.p_, info.start.value_count * sizeof(float) + info.start.state_bytes));
+  if (has_p) FLUVIAL_TRY(SpareFiles::cut(writer.p_, p_bytes(info.start)));
   FLUVIAL_TRY(writer.chunks_.file->sync());
   if (has_p) FLUVIAL_TRY(writer.p_.file->sync());
   return files_.sync_folder(join_path(folder_, kTensorFolder));
@@ -309,9 +316,7 @@ Result<PendingUpdate> SiteStore::finish(PendingWriter& writer) {
   writer.finished_ = may_be_recorded(recorded);
   FLUVIAL_TRY(recorded);
   spares_.wrote(writer.chunks_name_, writer.chunks_, info.chunk_bytes + info.trailer_bytes);
-  if (writer.p_.file != writer.chunks_.file) {
-    spares_.wrote(writer.p_name_, writer.p_, info.start.value_count * sizeof(float));
-  }
+  if (writer.p_.file != writer.chunks_.file) spares_.wrote(writer.p_name_, writer.p_, p_bytes(info.start));
   for (const std::string& name : writer.replaces_) retire(name);
   return writer.update();
 }
@@ -327,7 +332,7 @@ Result<std::optional<PendingUpdate>> SiteStore::pending(RunId run) {
     FLUVIAL_ASSIGN(update.p_, files_.open(path_of(row->p_file), OpenMode::kRead));
   }
   FLUVIAL_TRY(check_size(*update.chunks_, row->info.chunk_bytes + row->info.trailer_bytes));
-  FLUVIAL_TRY(check_size(*update.p_, row->info.start.value_count * sizeof(float) + row->info.start.state_bytes));
+  FLUVIAL_TRY(check_size(*update.p_, p_bytes(row->info.start)));
   spares_.reads(row->chunks_file, update.chunks_);
   spares_.reads(row->p_file, update.p_);
   update.info_ = std::move(row->info);
