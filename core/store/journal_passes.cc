@@ -66,6 +66,7 @@ Status write_passes(Database& database, const round::CommitRecord& commit) {
 }
 
 Status read_passes(Database& database, round::CommitRecord* commit) {
+  commit->passes.clear();
   FLUVIAL_TRY(database.query("SELECT mean, mean_bytes FROM passes WHERE run = ? AND round = ? ORDER BY pass",
                              {commit->run, commit->round}, [&](const SqlRow& row) -> Status {
                                round::PassRecord& pass = commit->passes.emplace_back();
@@ -73,25 +74,17 @@ Status read_passes(Database& database, round::CommitRecord* commit) {
                                pass.mean.bytes = row.number(1);
                                return {};
                              }));
-  if (!commit->passes.empty()) {
-    FLUVIAL_TRY(database.query("SELECT epoch FROM attempts WHERE run = ? AND round = ? AND attempt = ?",
-                               {commit->run, commit->round, commit->attempt}, [&](const SqlRow& row) -> Status {
-                                 commit->epoch = row.id<Epoch>(0);
-                                 return {};
-                               }));
-  }
+  FLUVIAL_TRY(database.query("SELECT epoch FROM attempts WHERE run = ? AND round = ? AND attempt = ?",
+                             {commit->run, commit->round, commit->attempt}, [&](const SqlRow& row) -> Status {
+                               commit->epoch = row.id<Epoch>(0);
+                               return {};
+                             }));
   round::MadeFrom from;
   for (std::size_t pass = 0; pass < commit->passes.size(); ++pass) {
     FLUVIAL_ASSIGN(commit->passes[pass].contributors, contributors_of(database, *commit, pass, from));
     from = {static_cast<std::uint32_t>(pass + 1), commit->passes[pass].mean.digest};
   }
-  return database.query("SELECT digest, bytes FROM codec_states WHERE run = ? AND round = ?",
-                        {commit->run, commit->round}, [&](const SqlRow& row) -> Status {
-                          round::VectorRef& state = commit->codec_state.emplace();
-                          FLUVIAL_ASSIGN(state.digest, row.digest(0));
-                          state.bytes = row.number(1);
-                          return {};
-                        });
+  return {};
 }
 
 }  // namespace fluvial::store

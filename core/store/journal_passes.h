@@ -10,7 +10,7 @@ namespace fluvial::store {
 Status check_passes(const round::CommitRecord& commit);
 // Within the commit's transaction.
 Status write_passes(Database& database, const round::CommitRecord& commit);
-// Of the round of `commit`, before its contributors are read: they are from the last of these.
+// Of a round that has several, before its contributors are read: they are from the last of these.
 Status read_passes(Database& database, round::CommitRecord* commit);
 round::MadeFrom made_from(const round::CommitRecord& commit);  // its contributors
 

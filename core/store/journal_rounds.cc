@@ -219,6 +219,11 @@ Result<CommitRow> commit_from(const SqlRow& row, RunId run) {
   FLUVIAL_ASSIGN(commit.evaluation, metrics_from_json(row.text(11)));
   commit.committed_at = row.time(12);
   commit.weight = row.number(13);
+  if (!row.is_null(14)) {
+    record.codec_state.emplace().bytes = row.number(15);
+    FLUVIAL_ASSIGN(record.codec_state->digest, row.digest(14));
+  }
+  record.passes.resize(std::min<std::uint64_t>(row.number(16), round::kPassesMost));
   return commit;
 }
 
@@ -251,7 +256,7 @@ Status read_order(Database& database, CommitRow& read) {
 
 Status read_members(Database& database, CommitRow& read) {
   round::CommitRecord& commit = read.record;
-  FLUVIAL_TRY(read_passes(database, &commit));
+  if (!commit.passes.empty()) FLUVIAL_TRY(read_passes(database, &commit));
   const round::MadeFrom from = made_from(commit);
   FLUVIAL_TRY(database.query(
       "SELECT c.site, lease, weight, digest, probe, metrics, s.incarnation, s.submission, s.key, s.signature, "
@@ -293,8 +298,10 @@ Result<std::vector<CommitRow>> read_commits(Database& database, RunId run, Round
   const std::uint64_t bounded = std::min<std::uint64_t>(limit, std::uint64_t{1} << 62);
   FLUVIAL_TRY(database.query(
       "SELECT round, attempt, participants_count, model, master, optimizer, sum_digest, duration_ms, bytes_up, "
-      "bytes_down, metrics, evaluation, committed_at, total_weight FROM commits WHERE run = ? AND round >= ? ORDER BY "
-      "round LIMIT ?",
+      "bytes_down, metrics, evaluation, committed_at, total_weight, s.digest, s.bytes, "
+      "(SELECT count(*) FROM passes AS p WHERE p.run = c.run AND p.round = c.round) "
+      "FROM commits AS c LEFT JOIN codec_states AS s USING (run, round) WHERE run = ? AND round >= ? ORDER BY round "
+      "LIMIT ?",
       {run, from, bounded}, [&](const SqlRow& row) -> Status {
         FLUVIAL_ASSIGN(CommitRow commit, commit_from(row, run));
         commits.push_back(std::move(commit));
