@@ -52,9 +52,9 @@ class Means {
   static Result<Means> of(Parallel& parallel, const transfer::NodeSum& sum, const FinaliseInput& input) {
     Means means(sum, input);
     if (!input.passes) return means;
-    FLUVIAL_ASSIGN(NamedVector last, mean_of_pass(parallel, sum, input.record.contributors, {}));
-    FLUVIAL_ASSIGN(means.of_passes_, MeanUpdate::make(*input.passes, *input.schema, sum.shape().layout.chunk_values,
-                                                      std::move(last.bytes)));
+    FLUVIAL_ASSIGN(SharedBytes last, mean_bytes(parallel, sum, input.record.contributors.total_weight(), {}));
+    FLUVIAL_ASSIGN(means.of_passes_,
+                   MeanUpdate::make(*input.passes, *input.schema, sum.shape().layout.chunk_values, std::move(last)));
     return means;
   }
 

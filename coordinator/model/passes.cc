@@ -10,27 +10,33 @@
 namespace fluvial::coordinator {
 namespace {
 
-NamedVector named(Buffer bytes) {
-  const round::VectorRef ref{sha256(bytes.span()), bytes.size()};
-  return {SharedBytes::from(std::move(bytes)), ref};
+NamedVector named(SharedBytes bytes) {
+  const round::VectorRef ref{sha256(bytes.bytes), bytes.bytes.size()};
+  return {std::move(bytes), ref};
 }
 
 }  // namespace
 
-Result<NamedVector> mean_of_pass(Parallel& parallel, const transfer::NodeSum& sum,
-                                 const round::ContributorSet& contributors, const aggregate::MeanOf& of) {
-  FLUVIAL_TRY(sum.check_probes(contributors));
+Result<SharedBytes> mean_bytes(Parallel& parallel, const transfer::NodeSum& sum, std::uint64_t total_weight,
+                               const aggregate::MeanOf& of) {
   const kernels::ChunkLayout& layout = sum.shape().layout;
   Buffer bytes = aggregate::begin_mean(of, layout.value_count);
   const std::span<float> mean = aggregate::mean_values(bytes);
   FLUVIAL_TRY(parallel.for_each(layout.chunk_count(), [&](std::size_t i) -> Status {
     const std::span<float> chunk = layout.of(mean, i);
-    FLUVIAL_TRY(sum.accumulator().mean_chunk(i, contributors.total_weight(), chunk));
+    FLUVIAL_TRY(sum.accumulator().mean_chunk(i, total_weight, chunk));
     if (const auto screened = kernels::screen(chunk, layout.first_value(i)); !screened.ok()) {
       return Error{Code::kDataLoss, "the mean of a pass would not be finite: " + screened.error().message};
     }
     return {};
   }));
+  return SharedBytes::from(std::move(bytes));
+}
+
+Result<NamedVector> mean_of_pass(Parallel& parallel, const transfer::NodeSum& sum,
+                                 const round::ContributorSet& contributors, const aggregate::MeanOf& of) {
+  FLUVIAL_TRY(sum.check_probes(contributors));
+  FLUVIAL_ASSIGN(SharedBytes bytes, mean_bytes(parallel, sum, contributors.total_weight(), of));
   return named(std::move(bytes));
 }
 
@@ -41,7 +47,7 @@ Result<NamedVector> continued_state(const kernels::Codec& codec, const round::Sc
   std::ranges::fill(state.span(), std::byte{0});
   const kernels::StreamKey key = kernels::stream_key(plan.seed, 0, std::string_view());
   FLUVIAL_TRY(codec.continue_state(shapes.schema(), key, last, state.span()));
-  return named(std::move(state));
+  return named(SharedBytes::from(std::move(state)));
 }
 
 MeanUpdate::MeanUpdate(const PassesInput& input, const round::Schema& schema, std::uint64_t chunk_values,
@@ -78,7 +84,7 @@ Result<NamedVector> MeanUpdate::next_state() const {
                                       " bytes, expected " + std::to_string(state.size())};
   }
   FLUVIAL_TRY(input_.codec->settle(schema, input_.key, aggregate::mean_values(last_.bytes), state.span()));
-  return named(std::move(state));
+  return named(SharedBytes::from(std::move(state)));
 }
 
 }  // namespace fluvial::coordinator

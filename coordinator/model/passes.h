@@ -24,6 +24,9 @@ struct NamedVector {
 
 // Of what the sum holds, as it travels (pass_mean.h); the sum must not change meanwhile. kDataLoss: its probes are not
 // those of the contributors, or the mean is not finite. The same sum gives the same bytes, whatever `parallel` is.
+// mean_bytes(): without its name, and without the probes: of the last pass, whose mean nobody fetches.
+Result<SharedBytes> mean_bytes(Parallel& parallel, const transfer::NodeSum& sum, std::uint64_t total_weight,
+                               const aggregate::MeanOf& of);
 Result<NamedVector> mean_of_pass(Parallel& parallel, const transfer::NodeSum& sum,
                                  const round::ContributorSet& contributors, const aggregate::MeanOf& of);
 
