@@ -13,6 +13,8 @@ namespace fluvial::round {
 
 inline constexpr std::uint32_t kPassesMost = 4;  // that a codec may have
 
+inline constexpr std::uint64_t kVectorHeaderBytesMax = 64;  // of a vector, before its values
+
 // A vector that is fetched by its digest, as a model is: the mean of a pass, or a codec's state.
 struct VectorRef {
   Digest digest{};  // SHA-256 of its bytes

@@ -101,8 +101,16 @@ Result<round::Pass> from_proto(const v1::Pass& proto, std::uint64_t value_count)
     FLUVIAL_ASSIGN(pass.state, from_proto(proto.state()));
   }
   FLUVIAL_TRY(round::check_pass(pass));
-  if (pass.value_count <= value_count) return pass;
-  return Error{Code::kInvalidArgument, "a pass of more values than the model has"};
+  if (pass.value_count > value_count) {
+    return Error{Code::kInvalidArgument, "a pass of more values than the model has"};
+  }
+  const std::uint64_t most = value_count * sizeof(float) + round::kVectorHeaderBytesMax;  // memory is reserved by it
+  for (const auto& vector : {pass.mean, pass.state}) {
+    if (!vector || vector->bytes <= most) continue;
+    return Error{Code::kInvalidArgument, "a vector of " + std::to_string(vector->bytes) + " bytes, expected at most " +
+                                             std::to_string(most) + ": factors of a model are no longer than it"};
+  }
+  return pass;
 }
 
 v1::OutcomeReply::Outcome to_proto(round::Outcome outcome) {

@@ -58,7 +58,9 @@ TEST(Openings, SayWhichPassIsOpen) {
     EXPECT_EQ(taken->pass, pass);
   }
   for (const round::Pass& wrong :
-       {round::Pass{1, 2, 16, {}, {}}, round::Pass{2, 2, 16, kMean, {}}, round::Pass{0, 2, 101, {}, {}}}) {
+       {round::Pass{1, 2, 16, {}, {}}, round::Pass{2, 2, 16, kMean, {}}, round::Pass{0, 2, 101, {}, {}},
+        round::Pass{1, 2, 16, round::VectorRef{{std::byte{4}}, 468}, {}},  // of 100 values and a header
+        round::Pass{0, 2, 16, {}, round::VectorRef{{std::byte{4}}, std::uint64_t{1} << 39}}}) {
     sent.pass = wrong;
     EXPECT_EQ(from_proto(to_envelope(sent).round_open()).error().code, Code::kInvalidArgument);
   }
