@@ -135,7 +135,7 @@ void RunMachine::try_open(Effects& out) {
 
 // The open round's next attempt. After a restart it is not yet known which sites are missing, and the sum is empty.
 void RunMachine::try_again(Effects& out) {
-  const bool is_known = gather_.participant_count() > 0;
+  const bool is_known = gather_.participant_count() > 0 || !passes_.empty();
   const bool must_leave =
       std::ranges::any_of(shut_out_, [this](const auto& entry) { return gather_.is_counted(entry.first); });
   if (is_known) {
@@ -160,11 +160,11 @@ Status RunMachine::make_room() {
 // well, as far as the sum has room for it at its scale; an awaited site that comes after all still counts.
 void RunMachine::call_substitutes() {
   std::uint64_t weight_sum = 0;
-  std::size_t absent = 0;
+  std::set<SiteId> leave = absent();
+  for (const auto& [site, refusal] : shut_out_) leave.insert(site);
   std::map<SiteId, SiteInfo> others = connected_;
   for (const round::Participant& participant : attempt_.participants) {
     weight_sum += participant.weight_max;
-    if (!gather_.is_counted(participant.site) || shut_out_.contains(participant.site)) ++absent;
     others.erase(participant.site);
   }
   const auto has_room = [&](const SiteInfo& info) {
@@ -175,7 +175,7 @@ void RunMachine::call_substitutes() {
   for (const auto& [site, info] : others) {
     if (has_room(info)) lots[site] = {pace_.sample_weight(site), info.name_key};
   }
-  for (const SiteId site : round::draw_sites(lots, absent, plan_.seed, attempt_.round)) {
+  for (const SiteId site : round::draw_sites(lots, leave.size(), plan_.seed, attempt_.round)) {
     const SiteInfo& info = others.at(site);
     if (!has_room(info)) continue;  // in addition to those before it
     weight_sum += info.weight_max;
@@ -354,6 +354,7 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
     out.push_back(SetTimer{hard_});
     return;
   }
+  lost_early_ = now < hard_;
   note_pace(now);
   // A window waits for as long as its sites train, and asks again who may have lost what it sent.
   if (!round::is_async(plan_) && ++expired_attempts_ >= plan_.attempts_max) return halt_without_quorum(out);
@@ -371,9 +372,8 @@ void RunMachine::halt_without_quorum(Effects& out) {
     reason += ", with a weight of " + std::to_string(held.total_weight()) + " of " + std::to_string(plan_.weight_min);
   }
   StatusStep step{RunStatus::kPaused, std::move(reason)};
-  for (const round::Participant& participant : attempt_.participants) {
-    if (!gather_.is_counted(participant.site)) step.absent.push_back(participant.site);
-  }
+  const std::set<SiteId> missing = absent();
+  step.absent.assign(missing.begin(), missing.end());
   halt(std::move(step), out);
 }
 

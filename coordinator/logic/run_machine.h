@@ -269,6 +269,7 @@ class RunMachine {
   void close_pass(TimePoint now, Effects& out);
   void begin_passes();
   bool is_pass_lost() const;
+  std::set<SiteId> absent() const;
   Duration soft_time_of_pass() const;
   void complete_commit();
   void note_on_record();
@@ -312,6 +313,7 @@ class RunMachine {
   round::CommitRecord commit_;
   std::vector<std::uint64_t> pass_values_;  // empty: a round has one pass
   std::optional<round::VectorRef> codec_state_;
+  bool lost_early_ = false;                     // the attempt that has ended, in a later pass
   std::vector<round::PassRecord> passes_;       // of this attempt, those that are over
   std::vector<round::Refusal> refused_before_;  // in these
   Duration first_pass_{};                       // how long the first of them was open

@@ -27,6 +27,7 @@ round::Pass RunMachine::pass_after(const round::VectorRef& mean) const {
 void RunMachine::begin_passes() {
   passes_.clear();
   refused_before_.clear();
+  lost_early_ = false;
 }
 
 void RunMachine::close_pass(TimePoint now, Effects& out) {
@@ -69,6 +70,18 @@ bool RunMachine::is_pass_lost() const {
   if (passes_.empty()) return false;
   const std::size_t may_come = gather_.late().size();
   return may_come == 0 || gather_.held().size() + may_come < plan_.quorum;
+}
+
+// Who has not come in this attempt. A later pass that ends before its hard deadline was lost by others than those who
+// may still come.
+std::set<SiteId> RunMachine::absent() const {
+  std::set<SiteId> sites;
+  for (const round::Participant& one : attempt_.participants) {
+    if (!gather_.is_counted(one.site)) sites.insert(one.site);
+  }
+  if (!lost_early_) return sites;
+  for (const SiteId site : gather_.late()) sites.erase(site);
+  return sites;
 }
 
 // There is nothing left to train, and who is awaited was in time before.

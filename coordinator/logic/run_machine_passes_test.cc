@@ -277,6 +277,26 @@ TEST_F(RunPasses, WhoIsMissingFromALaterOneMayStillCome) {
   EXPECT_NE(find<Finalise>(bring(machine, 3, {1, 2, 3}, machine.soft_deadline() + 1s)), nullptr);
 }
 
+// Others have lost it: who was on its way with its second vector needs no substitute, and nobody is told that it is
+// away.
+TEST_F(RunPasses, WhoIsAwaitedInALostOneIsNotAbsent) {
+  RunStart begin = two_passes();
+  begin.plan.attempts_max = 1;
+  begin.plan.quorum = 3;
+  RunMachine machine = in_second({1, 2, 3}, at(2s), std::move(begin));
+  const Effects paused = machine.refused({SiteId(1), {Code::kFailedPrecondition, "its folder is new"}}, at(3s));
+  ASSERT_NE(find<RecordStatus>(paused), nullptr);
+  EXPECT_THAT(find<RecordStatus>(paused)->absent, ElementsAre(SiteId(1)));
+
+  RunStart more = two_passes();
+  more.plan.quorum = 3;
+  RunMachine goes_on = in_second({1, 2, 3}, at(2s), std::move(more));
+  goes_on.sites_changed(sites(6), at(2s));
+  const Effects again = goes_on.refused({SiteId(1), {Code::kFailedPrecondition, "its folder is new"}}, at(3s));
+  ASSERT_NE(find<RecordAttempt>(again), nullptr);
+  EXPECT_EQ(find<RecordAttempt>(again)->record.participants.size(), 4U) << "one takes the place of one";
+}
+
 TEST_F(RunPasses, AttemptsThatAreLostSoAreCounted) {
   RunStart begin = two_passes();
   begin.plan.attempts_max = 1;
