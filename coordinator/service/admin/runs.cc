@@ -176,6 +176,7 @@ net::Awaitable<Reply> start(Context* admin, Call call) {
     FLUVIAL_ASSIGN(made.row.plan, store::plan_from_json(json::serialize(object.at("plan"))));
     FLUVIAL_ASSIGN(made.row.plan.codec,
                    aggregate::check_plan_codec(made.row.plan.codec));  // one text for one codec, everywhere
+    FLUVIAL_TRY(aggregate::check_codec_fits(made.row.plan));           // and the model, once it is read
     FLUVIAL_ASSIGN(const aggregate::Down down, checked_down(made.row.plan));
     made.row.plan.down = aggregate::to_string(down);
     if (!object.at("plan").as_object().contains("participants.min")) {
