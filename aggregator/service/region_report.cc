@@ -64,6 +64,7 @@ void RegionReport::round_said(const Opening& opening) {
   log_.info("round open", {{"run", opening.run},
                            {"round", opening.round},
                            {"attempt", opening.attempt},
+                           {"pass", opening.subject.pass ? opening.subject.pass->index + 1 : 1},
                            {"participants", opening.participants.size()},
                            {"counted_before", opening.counted.size()}});
 }

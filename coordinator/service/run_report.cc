@@ -74,6 +74,13 @@ void RunReport::attempt_opened(const round::AttemptRecord& attempt, Duration sof
   feed_.publish({attempt.run, attempt.round, false, opened_line(attempt)});
 }
 
+void RunReport::pass_over(const Reduce& effect, const round::AttemptRecord& attempt, const NamedVector& mean) {
+  round_log(attempt).info("pass over; its mean goes down", {{"pass", effect.pass + 1},
+                                                            {"contributors", effect.contributors.size()},
+                                                            {"mean_sha256", to_hex(mean.ref.digest)},
+                                                            {"bytes", mean.ref.bytes}});
+}
+
 void RunReport::site_refused(const round::AttemptRecord& attempt, const round::Refusal& refusal) {
   round_log(attempt).warn("site refused; the round goes on without it",
                           {{"site", name_of_(refusal.site)}, {"reason", refusal.error.to_string()}});

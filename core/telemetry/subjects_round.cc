@@ -31,6 +31,7 @@ Subject rounds_subject() {
           {"attempts_total", kCounter, kParents, "Attempts opened, first ones and repeated"},
           {"round", kGauge, kEveryRole, "The round that is open, or the last one heard of"},
           {"attempt", kGauge, kParents, "The open round's attempt; 0 while none is open"},
+          {"pass", kGauge, kParents, "The open round's pass, from 1; 0 while none is open"},
           {"round_age_seconds", kGauge, kParents,
            "How long ago the open round was opened here, with all its attempts; 0 while none is open"},
           {"participants", kGauge, kParents, "Participants of the open round, or of the last one"},
@@ -70,8 +71,7 @@ Subject rounds_subject() {
           {"updates_verified_total", kCounter, kParents, "Updates and partials that passed every check, in each pass"},
           {"staging_bytes", kGauge, kParents, "Memory that staged updates hold"},
           {"staging_limit_bytes", kGauge, kParents,
-           "Memory that they may hold: `staging_bytes_max`; with `auto`, "
-           "that of the last round's model"},
+           "Memory that they may hold: `staging_bytes_max`; with `auto`, that of the last round's model"},
           {"staging_spilled_bytes", kGauge, kParents, "Bytes of staged updates on disk, beyond that memory"},
           {"lane_tasks", kGauge, kParents, "Operations on the sum, queued or running"},
           {"step_norm", kGauge, kCoordinators, "2-norm of the last committed step: the new model less its base"},

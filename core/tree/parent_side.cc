@@ -25,7 +25,7 @@ void ParentSide::measure() const {
   if (attempt == AttemptId(0)) {
     gauges_.measure({}, round::Gather(), is_here);
   } else {
-    gauges_.measure({attempt, now() - begun_}, owner_.gather(), is_here);
+    gauges_.measure({attempt, now() - begun_, owner_.made_from().pass}, owner_.gather(), is_here);
   }
   gauges_.measure(children_.budget(), sum_.lane().tasks());
 }

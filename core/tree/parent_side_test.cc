@@ -137,6 +137,7 @@ TEST_F(ParentSideTest, TheOpenRoundIsMeasuredWhenItIsScraped) {
   metrics_.measure();
   EXPECT_EQ(metrics_.gauge("attempt").value(), 1);
   EXPECT_GT(metrics_.gauge("round_age_seconds").value(), 0);
+  EXPECT_EQ(metrics_.gauge("pass").value(), 1);
   EXPECT_EQ(sites("awaited"), 2);
   EXPECT_EQ(sites("away"), 1) << "site 3 is not connected";
   const ArrivalId arrival = bring(1);
@@ -157,7 +158,9 @@ TEST_F(ParentSideTest, TheOpenRoundIsMeasuredWhenItIsScraped) {
   EXPECT_GE(metrics_.gauge("lane_tasks").value(), 1);
   owner_.attempt = AttemptId(0);
   metrics_.measure();
-  EXPECT_EQ(metrics_.gauge("attempt").value() + sites("in") + metrics_.gauge("round_age_seconds").value(), 0);
+  EXPECT_EQ(metrics_.gauge("attempt").value() + metrics_.gauge("pass").value() + sites("in") +
+                metrics_.gauge("round_age_seconds").value(),
+            0);
 }
 
 TEST_F(ParentSideTest, WhatComesForAnotherRoundIsStaleAndNotStaged) {

@@ -15,6 +15,7 @@ void set(const telemetry::Gauge& gauge, std::size_t count) { gauge.set(static_ca
 
 RoundGauges::RoundGauges(telemetry::Metrics& metrics)
     : attempt_(metrics.gauge("attempt")),
+      pass_(metrics.gauge("pass")),
       age_seconds_(metrics.gauge("round_age_seconds")),
       in_(sites(metrics, "in")),
       awaited_(sites(metrics, "awaited")),
@@ -30,11 +31,12 @@ void RoundGauges::measure(const Round& open, const round::Gather& gather,
                           const std::function<bool(SiteId)>& is_here) const {
   set(attempt_, open.attempt.value());
   if (open.attempt == AttemptId(0)) {
-    for (const telemetry::Gauge& gauge : {age_seconds_, in_, awaited_, away_, refused_, missing_}) gauge.set(0);
+    for (const telemetry::Gauge& gauge : {pass_, age_seconds_, in_, awaited_, away_, refused_, missing_}) gauge.set(0);
     return;
   }
   const std::vector<SiteId> awaited = gather.awaited();
   const auto away = static_cast<std::size_t>(std::ranges::count_if(awaited, [&](SiteId s) { return !is_here(s); }));
+  set(pass_, open.pass + 1);
   age_seconds_.set(std::chrono::duration<double>(open.age).count());
   set(in_, gather.counted().size());
   set(awaited_, awaited.size() - away);

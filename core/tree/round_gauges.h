@@ -17,6 +17,7 @@ class RoundGauges {
   struct Round {
     AttemptId attempt;  // 0: no round is open, and the rest says nothing
     Duration age{};
+    std::uint32_t pass = 0;  // index
   };
   // `is_here`: connected, however deep.
   void measure(const Round& open, const round::Gather& gather, const std::function<bool(SiteId)>& is_here) const;
@@ -24,6 +25,7 @@ class RoundGauges {
 
  private:
   telemetry::Gauge attempt_;
+  telemetry::Gauge pass_;
   telemetry::Gauge age_seconds_;
   telemetry::Gauge in_;
   telemetry::Gauge awaited_;

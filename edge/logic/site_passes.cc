@@ -86,8 +86,8 @@ Effects SiteMachine::pass_failed(const Error& error) {
   if (failed.told) {
     out.push_back(Resolve{*pending_, *failed.told});
   } else {
-    out.push_back(DeclineRound{
-        failed.offer.run, failed.offer.round, failed.offer.attempt, {Code::kFailedPrecondition, error.message}});
+    out.push_back(DeclineRound{failed.offer.run, failed.offer.round, failed.offer.attempt,
+                               Error{Code::kFailedPrecondition, error.message}});
     if (failed.then && failed.then->attempt != failed.offer.attempt) answer(*std::move(failed.then), out);
   }
   enter_if_quiet(out);

@@ -168,6 +168,14 @@ void LogReport::encoded(const store::PendingInfo& info, std::uint32_t weight_tra
                               {"seconds", seconds}});
 }
 
+void LogReport::pass_encoded(const store::PendingInfo& info) {
+  log_of(info.start.run, info.start.round)
+      .info("pass encoded", {{"pass", info.start.from.pass + 1},
+                             {"bytes", info.chunk_bytes},
+                             {"update_sha256", to_hex(info.digest)},
+                             {"mean_sha256", to_hex(info.start.from.mean)}});
+}
+
 void LogReport::not_encoded(const Offer& offer, const Error& error) {
   log_of(offer.run, offer.round)
       .warn("update cannot be encoded; this round goes on without this site", {{"reason", error.to_string()}});

@@ -54,6 +54,7 @@ class LogReport final : public SiteReport {
   void trained(const Offer& offer, std::size_t workers, std::uint32_t weight, double seconds) override;
   void train_failed(const Offer& offer, const Error& error) override;
   void encoded(const store::PendingInfo& info, std::uint32_t weight_trained, double seconds) override;
+  void pass_encoded(const store::PendingInfo& info) override;
   void not_encoded(const Offer& offer, const Error& error) override;
   void folded(const Offer& offer, const store::Carried& carried, bool run_over) override;
   void not_folded(const Offer& offer, const Error& error) override;

@@ -178,7 +178,7 @@ const std::set<std::string_view> kNotHere = {
     // nobody is late with `late = "next"` here: coordinator/service/run_report_test
     "contributions_stale_total", "staleness_rounds_total", "site_contributions_total",
     // at the moment of a scrape nothing is queued, or it is over
-    "outbox_bytes", "pool_tasks", "lane_tasks", "attempt", "round_age_seconds", "round_sites",
+    "outbox_bytes", "pool_tasks", "lane_tasks", "attempt", "pass", "round_age_seconds", "round_sites",
     // core/tree/parent_side_test
     "contributions_refused_total", "staging_bytes", "staging_spilled_bytes",
     // coordinator/service/run_report_test, run_service_test, member_gauges_test

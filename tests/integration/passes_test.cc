@@ -1,6 +1,6 @@
 // Rounds with several passes (docs/design/phases.md) in a real federation: two vectors up, one down between them, and
 // models that are those of the independent loop, bit for bit.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "tests/integration/harness.h"
 
@@ -22,6 +22,8 @@ TEST_F(PassesTest, RoundsCommitThroughATree) {
   const std::uint64_t run = start_run(passes_plan(4), 3'000);
   wait_state(run, "done");
   expect_exact(run, 4);
+  EXPECT_THAT(log_of("coordinator"), testing::HasSubstr("pass over; its mean goes down"));
+  EXPECT_THAT(log_of("site-1"), testing::HasSubstr("pass encoded"));
 }
 
 // It has the state of the codec from the last commit, and asks in the round that was open for both passes anew.
