@@ -1,7 +1,5 @@
 #include "edge/update/encode.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -10,8 +8,6 @@
 #include <vector>
 
 #include "core/digest/submission_digest.h"
-#include "core/round/integers.h"
-#include "core/round/probe.h"
 #include "edge/update/codec_state.h"
 #include "edge/update/encoder.h"
 #include "edge/update/fit.h"
@@ -19,66 +15,16 @@
 #include "edge/update/part_values.h"
 #include "edge/update/resolve.h"
 #include "edge/update/screen.h"
+#include "edge/update/submission.h"
 #include "edge/update/update.h"
 #include "kernels/codec.h"
-#include "kernels/stream_key.h"
 #include "kernels/vector.h"
 
 namespace fluvial::edge {
 namespace {
 
-Result<std::unique_ptr<kernels::Codec>> codec_of(const UpdateJob& job) {
-  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(job.plan.codec));
-  return kernels::make_codec(spec);
-}
-
 // The store cannot read p from compressed chunks.
 bool chunks_are_p(const kernels::Codec& codec) { return codec.lossless() && codec.spec().zstd_level == 0; }
-
-kernels::StreamKey key_of(const UpdateJob& job) {
-  return kernels::stream_key(job.plan.seed, job.round.value(), job.site_name);
-}
-
-store::PendingStart start_of(const UpdateJob& job, bool chunks_are_p, const store::Fit& fit,
-                             std::uint64_t state_bytes) {
-  const kernels::ChunkLayout layout = job.layout();
-  store::PendingStart start;
-  start.run = job.run;
-  start.round = job.round;
-  start.weight = job.weight;
-  start.codec = job.plan.codec;
-  start.base = job.base_digest;
-  start.metrics = job.metrics;
-  start.workers = job.workers;
-  start.value_count = layout.value_count;
-  start.chunk_count = layout.chunk_count();
-  start.integer_count = job.schema.integer_count();
-  start.fit = fit;
-  start.bounds = bounds_of(job.plan);
-  start.lossless = chunks_are_p && fit.whole();
-  start.chunk_values = layout.chunk_values;
-  start.digest_kind = job.digest_kind;
-  start.late_factor = job.late_factor;
-  start.state_bytes = state_bytes;
-  return start;
-}
-
-// The check that a parent makes.
-Status check_integers(const UpdateJob& job, const std::vector<std::int64_t>& integers) {
-  if (integers.empty()) return {};
-  std::vector<std::int64_t> base(integers.size());
-  round::read_integers(job.schema, job.base, base);
-  return round::check_integers(job.schema, base, integers);
-}
-
-void reach(const UpdateJob& job, UpdateJob::Step step) {
-  if (job.reached) job.reached(step);
-}
-
-void reach_encoding(const UpdateJob& job) {
-  reach(job, UpdateJob::Step::kReduced);
-  reach(job, UpdateJob::Step::kEncode);
-}
 
 // Where an update goes as it is encoded.
 struct Out {
@@ -90,8 +36,13 @@ struct Out {
 
 Result<Out> begin_out(const UpdateJob& job, const kernels::Codec& codec, const store::Fit& fit, store::SiteStore& store,
                       std::uint64_t state_bytes = 0) {
+  store::PendingStart start = start_of(job);
+  start.fit = fit;
+  start.lossless = chunks_are_p(codec) && fit.whole();
+  start.late_factor = job.late_factor;
+  start.state_bytes = state_bytes;
   Out out;
-  FLUVIAL_ASSIGN(out.writer, store.begin_pending(start_of(job, chunks_are_p(codec), fit, state_bytes)));
+  FLUVIAL_ASSIGN(out.writer, store.begin_pending(std::move(start)));
   return out;
 }
 
@@ -102,15 +53,10 @@ struct Whole {
   std::optional<double> left_norm;
 };
 
-// The trailer: the integers, 8 bytes each, little-endian, then the probe.
 Result<Whole> finish(const UpdateJob& job, Out out, SubmissionDigest& digest, const std::vector<std::int64_t>& integers,
                      std::optional<double> left_norm) {
   reach(job, UpdateJob::Step::kPersist);
-  Buffer trailer(integers.size() * sizeof(std::int64_t) + round::kProbeBytes);
-  for (std::size_t i = 0; i < integers.size(); ++i) {
-    store_le(trailer.data() + i * sizeof(std::int64_t), static_cast<std::uint64_t>(integers[i]));
-  }
-  std::ranges::copy(round::probe_bytes(), trailer.data() + integers.size() * sizeof(std::int64_t));
+  const Buffer trailer = trailer_of(integers);
   FLUVIAL_TRY(out.writer->write_trailer(trailer.span()));
   return Whole{std::move(out), digest.finish(trailer.span()), left_norm};
 }
@@ -344,7 +290,7 @@ class Encoding::Work {
 
  private:
   Status begin() {
-    FLUVIAL_ASSIGN(codec_, codec_of(job_));
+    FLUVIAL_ASSIGN(codec_, codec_of(job_.plan.codec));
     if (codec_->passes() > 1) {
       return Error{Code::kFailedPrecondition, "codec " + job_.plan.codec + " has several passes: encode_first_pass()"};
     }
@@ -432,7 +378,7 @@ Result<store::PendingUpdate> encode_update(const UpdateJob& job, store::SiteStor
 }
 
 Result<store::Carried> fold_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel) {
-  FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, codec_of(job));
+  FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, codec_of(job.plan.codec));
   FLUVIAL_ASSIGN(const std::unique_ptr<GpuUpdate> gpu, gpu_update_of(job));
   FLUVIAL_ASSIGN(Update update, p_of(job, *codec, gpu.get(), store, parallel));
   const kernels::ChunkLayout layout = job.layout();

@@ -10,12 +10,10 @@
 #include "core/aggregate/shapes.h"
 #include "core/base/in_turn.h"
 #include "core/digest/submission_digest.h"
-#include "core/round/integers.h"
-#include "core/round/probe.h"
 #include "core/store/plan_json.h"
 #include "edge/update/fit.h"
 #include "edge/update/gpu_route.h"
-#include "edge/update/resolve.h"
+#include "edge/update/submission.h"
 #include "edge/update/update.h"
 #include "kernels/codec.h"
 #include "kernels/stream_key.h"
@@ -26,9 +24,8 @@ namespace {
 
 constexpr int kTriesMax = 8;  // to make what is sent fit: rounding moves it by a few units in the last place
 
-Result<std::unique_ptr<kernels::Codec>> codec_of(const std::string& text) {
-  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(text));
-  FLUVIAL_ASSIGN(std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
+Result<std::unique_ptr<kernels::Codec>> codec_with_passes(const std::string& text) {
+  FLUVIAL_ASSIGN(std::unique_ptr<kernels::Codec> codec, codec_of(text));
   if (codec->passes() > 1) return codec;
   return Error{Code::kFailedPrecondition, "codec " + text + " has one pass"};
 }
@@ -139,47 +136,6 @@ Status write_chunks(const kernels::Codec& codec, const kernels::EncodePlan& plan
   return {};
 }
 
-store::PendingStart start_of(const UpdateJob& job, const kernels::Codec& codec, const kernels::ChunkLayout& sent) {
-  store::PendingStart start;
-  start.run = job.run;
-  start.round = job.round;
-  start.weight = job.weight;
-  start.codec = job.plan.codec;
-  start.base = job.base_digest;
-  start.metrics = job.metrics;
-  start.workers = job.workers;
-  start.value_count = job.schema.value_count();
-  start.sent_values = sent.value_count;
-  start.chunk_count = sent.chunk_count();
-  start.chunk_values = sent.chunk_values;
-  start.integer_count = job.schema.integer_count();
-  start.bounds = bounds_of(job.plan);
-  start.digest_kind = job.digest_kind;
-  start.passes = codec.passes();
-  start.schema = store::schema_to_json(job.schema);
-  return start;
-}
-
-Status check_integers(const UpdateJob& job, const std::vector<std::int64_t>& integers) {
-  if (integers.empty()) return {};
-  std::vector<std::int64_t> base(integers.size());
-  round::read_integers(job.schema, job.base, base);
-  return round::check_integers(job.schema, base, integers);
-}
-
-Buffer trailer_of(const std::vector<std::int64_t>& integers) {
-  Buffer trailer(integers.size() * sizeof(std::int64_t) + round::kProbeBytes);
-  for (std::size_t i = 0; i < integers.size(); ++i) {
-    store_le(trailer.data() + i * sizeof(std::int64_t), static_cast<std::uint64_t>(integers[i]));
-  }
-  std::ranges::copy(round::probe_bytes(), trailer.data() + integers.size() * sizeof(std::int64_t));
-  return trailer;
-}
-
-void reach(const UpdateJob& job, UpdateJob::Step step) {
-  if (job.reached) job.reached(step);
-}
-
 // What is left of p in the place of p, and written.
 Status write_left(const Fitted& fitted, const kernels::ChunkLayout& layout, std::span<float> p,
                   store::PendingWriter& writer, Parallel& parallel) {
@@ -195,18 +151,22 @@ Status write_left(const Fitted& fitted, const kernels::ChunkLayout& layout, std:
 
 Result<store::PendingUpdate> encode_first_pass(const UpdateJob& job, ByteSpan state, store::SiteStore& store,
                                                Parallel& parallel) {
-  FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, codec_of(job.plan.codec));
+  FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, codec_with_passes(job.plan.codec));
   FLUVIAL_ASSIGN(const std::unique_ptr<GpuUpdate> gpu, gpu_update_of(job));
   FLUVIAL_ASSIGN(const store::Residual residual, store.open_residual(job.run));
   FLUVIAL_ASSIGN(Update update, make_update(job, gpu.get(), residual, parallel));
   FLUVIAL_TRY(check_integers(job, update.integers));
-  reach(job, UpdateJob::Step::kReduced);
-  reach(job, UpdateJob::Step::kEncode);
+  reach_encoding(job);
   const aggregate::Shapes shapes(job.schema, job.plan.chunk_values);
-  Fitted fitted(*codec, shapes, job.plan, kernels::stream_key(job.plan.seed, job.round.value(), job.site_name));
+  Fitted fitted(*codec, shapes, job.plan, key_of(job));
   FLUVIAL_TRY(fitted.make(update.values(), {}, state, parallel));
   const kernels::ChunkLayout& sent = fitted.plan().layout;
-  FLUVIAL_ASSIGN(const std::unique_ptr<store::PendingWriter> writer, store.begin_pending(start_of(job, *codec, sent)));
+  store::PendingStart start = start_of(job);
+  start.passes = codec->passes();
+  start.schema = store::schema_to_json(job.schema);
+  start.sent_values = sent.value_count;
+  start.chunk_count = sent.chunk_count();
+  FLUVIAL_ASSIGN(const std::unique_ptr<store::PendingWriter> writer, store.begin_pending(std::move(start)));
   SubmissionDigest digest(job.digest_kind, sent.chunk_count());
   FLUVIAL_TRY(write_chunks(*codec, fitted.plan(), digest, *writer));
   for (std::size_t i = 0; i < shapes.layout().chunk_count(); ++i) {
@@ -225,7 +185,7 @@ Result<store::PendingUpdate> encode_pass(const PassJob& job, store::SiteStore& s
   }
   FLUVIAL_TRY(aggregate::check_mean({job.epoch, job.attempt, job.from.pass - 1}, job.mean));
   const store::PendingStart& first = pending->info().start;
-  FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, codec_of(first.codec));
+  FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, codec_with_passes(first.codec));
   FLUVIAL_ASSIGN(const round::Schema schema, store::schema_from_json(first.schema));
   const aggregate::Shapes shapes(schema, first.chunk_values);
   Values<float> memory(first.value_count);
