@@ -176,6 +176,15 @@ void LogReport::pass_encoded(const store::PendingInfo& info) {
                              {"mean_sha256", to_hex(info.start.from.mean)}});
 }
 
+// Other codecs let the parent refuse an update that is too long alone. A pass is fitted whatever makes it too long.
+void LogReport::pass_scaled(const Offer& offer, float factor) {
+  log_of(offer.run, offer.round)
+      .warn(
+          "what a pass sends is scaled down to the plan's bounds, also where training alone is beyond them; the rest "
+          "is in the residual",
+          {{"pass", offer.pass_index() + 1}, {"factor", factor}});
+}
+
 void LogReport::not_encoded(const Offer& offer, const Error& error) {
   log_of(offer.run, offer.round)
       .warn("update cannot be encoded; this round goes on without this site", {{"reason", error.to_string()}});

@@ -55,6 +55,7 @@ class LogReport final : public SiteReport {
   void train_failed(const Offer& offer, const Error& error) override;
   void encoded(const store::PendingInfo& info, std::uint32_t weight_trained, double seconds) override;
   void pass_encoded(const store::PendingInfo& info) override;
+  void pass_scaled(const Offer& offer, float factor) override;
   void not_encoded(const Offer& offer, const Error& error) override;
   void folded(const Offer& offer, const store::Carried& carried, bool run_over) override;
   void not_folded(const Offer& offer, const Error& error) override;

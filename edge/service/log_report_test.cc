@@ -92,6 +92,19 @@ TEST_F(LogReportTest, AnUpdateOfSeveralPassesIsOne) {
   }
 }
 
+TEST_F(LogReportTest, WhatAPassSendsLessOfIsSaidWithItsPassFromOne) {
+  const auto lines = std::make_shared<telemetry::CaptureSink>();
+  LogReport report(metrics_, telemetry::Logger(lines), clock_, false);
+  Offer offer;
+  offer.run = RunId(1);
+  offer.round = RoundId(4);
+  offer.pass = round::Pass{.index = 1, .count = 2};
+  report.pass_scaled(offer, 0.5F);
+  ASSERT_TRUE(lines->contains("scaled down to the plan's bounds"));
+  const std::vector<telemetry::Field> said{{"run", 1U}, {"round", 4U}, {"pass", 2U}, {"factor", 0.5}};
+  EXPECT_EQ(lines->records().back().fields, said);
+}
+
 TEST_F(LogReportTest, AnotherRunHasOtherMetrics) {
   Offer offer;
   offer.run = RunId(1);

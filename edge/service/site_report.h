@@ -47,7 +47,8 @@ class SiteReport {
   // Of a round with several passes: a later one of its submission; then pass_encoded() or not_encoded().
   virtual void encoding_pass(const Offer&) {}
   virtual void pass_encoded(const store::PendingInfo&) {}
-  virtual void folding(const Fold&) {}  // likewise; then folded() or not_folded()
+  virtual void pass_scaled(const Offer&, float /*factor*/) {}  // what it sends, to be within the plan's bounds
+  virtual void folding(const Fold&) {}                         // likewise; then folded() or not_folded()
   virtual void folded(const Offer&, const store::Carried&, bool /*run_over*/) {}
   virtual void not_folded(const Offer&, const Error&) {}
   virtual void last_model_missing(RunId, RoundId) {}  // so the run ends for its workers without it

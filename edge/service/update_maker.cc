@@ -21,6 +21,7 @@ double seconds_since(const Clock& clock, TimePoint begun) {
 struct UpdateMaker::Made {
   std::vector<store::Unspent> unspent;
   std::atomic<std::uint64_t> residual_lost = 0;
+  float pass_factor = 1;
   TimePoint p_made;          // all of it
   TimePoint encoding_begun;  // of a codec that takes chunks as they come: before p is made
   TimePoint written;         // and is to be made durable
@@ -77,6 +78,7 @@ UpdateJob UpdateMaker::job_of(const Offer& offer, const Trained& trained, Partia
   job.gpus = site_.gpus.get();
   job.site_name = site_.name;
   job.residual_lost = &made->residual_lost;
+  job.pass_factor = &made->pass_factor;
   job.reached = [made, clock = &site_.runtime.clock](UpdateJob::Step step) {
     switch (step) {
       case UpdateJob::Step::kReduced: made->p_made = clock->now(); break;
@@ -123,6 +125,7 @@ void UpdateMaker::results_are_read(std::shared_ptr<PartialMean> early, std::vect
 
 void UpdateMaker::report(const Offer& offer, const Made& made) {
   if (made.residual_lost > 0) site_.report.residual_lost(offer.run, offer.round, made.residual_lost);
+  if (made.pass_factor < 1) site_.report.pass_scaled(offer, made.pass_factor);
 }
 
 void UpdateMaker::note_spans(const Offer& offer, TimePoint begun, const Made& made) {
@@ -167,8 +170,9 @@ void UpdateMaker::encode_pass(const EncodePass& effect, SharedBytes mean) {
 net::Awaitable<void> UpdateMaker::run(EncodePass effect, SharedBytes mean) {
   const TimePoint begun = site_.runtime.clock.now();
   const Offer& offer = effect.offer;
+  float factor = 1;
   const PassJob job{offer.run,   offer.round,   offer.plan, offer.pass->made_from(), mean.bytes,
-                    offer.epoch, offer.attempt, site_.name, site_.digest_kind};
+                    offer.epoch, offer.attempt, site_.name, site_.digest_kind,       &factor};
   net::PoolParallel parallel(site_.runtime.pool);
   site_.report.encoding_pass(offer);
   Result<store::PendingUpdate> made =
@@ -180,6 +184,7 @@ net::Awaitable<void> UpdateMaker::run(EncodePass effect, SharedBytes mean) {
     co_return;
   }
   site_.spans.add(offer.run, offer.round, {round::SpanKind::kEncode, {}, begun, site_.runtime.clock.now()});
+  if (factor < 1) site_.report.pass_scaled(offer, factor);
   site_.report.pass_encoded(made->info());
   events_.pass_encoded(std::move(*made));
 }

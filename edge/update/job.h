@@ -69,6 +69,8 @@ struct UpdateJob {
   std::string site_name = {};  // what a codec draws is drawn by it
   DigestKind digest_kind = DigestKind::kStream;
   float late_factor = 1;  // of what is left of it if it is late
+  // What p was multiplied by, for what the first of several passes sends to be within the plan's bounds; may be null.
+  float* pass_factor = nullptr;
 
   kernels::ChunkLayout layout() const { return {schema.value_count(), plan.chunk_values}; }
 };

@@ -66,6 +66,7 @@ class Fitted {
   }
 
   const kernels::EncodePlan& plan() const { return plan_of_pass_; }
+  float factor() const { return factor_; }
   // Chunk `index` of p becomes what is left of it once this is counted.
   Status leave(std::size_t index, std::span<float> chunk) const {
     if (factor_ == 1) return codec_.leave_chunk(plan_of_pass_, index, chunk, chunk);
@@ -160,6 +161,7 @@ Result<store::PendingUpdate> encode_first_pass(const UpdateJob& job, ByteSpan st
   const aggregate::Shapes shapes(job.schema, job.plan.chunk_values);
   Fitted fitted(*codec, shapes, job.plan, key_of(job));
   FLUVIAL_TRY(fitted.make(update.values(), {}, state, parallel));
+  if (job.pass_factor != nullptr) *job.pass_factor = fitted.factor();
   const kernels::ChunkLayout& sent = fitted.plan().layout;
   store::PendingStart start = start_of(job);
   start.passes = codec->passes();
@@ -193,6 +195,7 @@ Result<store::PendingUpdate> encode_pass(const PassJob& job, store::SiteStore& s
   FLUVIAL_TRY(pending->read_p(0, p));
   Fitted fitted(*codec, shapes, job.plan, kernels::stream_key(job.plan.seed, job.round.value(), job.site_name));
   FLUVIAL_TRY(fitted.make(p, {.pass = job.from.pass, .reduced = aggregate::mean_values(job.mean)}, {}, parallel));
+  if (job.pass_factor != nullptr) *job.pass_factor = fitted.factor();
   const kernels::ChunkLayout& sent = fitted.plan().layout;
   FLUVIAL_ASSIGN(const std::unique_ptr<store::PendingWriter> writer,
                  store.begin_pass({job.run, job.round, job.from, job.epoch, job.attempt, sent.value_count,

@@ -26,6 +26,7 @@ struct PassJob {
   AttemptId attempt;
   std::string site_name;
   DigestKind digest_kind = DigestKind::kStream;
+  float* pass_factor = nullptr;  // as in UpdateJob, of this pass
 };
 
 // Of the submission that is pending, which has all that it needs but the mean. kDataLoss: a mean of another attempt.

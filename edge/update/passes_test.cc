@@ -179,6 +179,25 @@ TEST_F(UpdatePasses, WhatIsSentIsWithinTheBoundsAndTheRestIsLeft) {
   }
 }
 
+TEST_F(UpdatePasses, WhatEachWasMultipliedByIsTold) {
+  for (const bool fits : {true, false}) {
+    store::MemoryFileSystem files;
+    const auto store = open_store(files);
+    Training training = trained(1);
+    if (!fits) training.plan.update_norm_max = 0.5;
+    float factor = 0;
+    UpdateJob job = training.job();
+    job.pass_factor = &factor;
+    const store::PendingUpdate made = encode_first_pass(job, {}, *store, serial_).value();
+    EXPECT_EQ(factor == 1, fits) << factor;
+    PassJob next = second_of(training, sent(made));
+    next.pass_factor = &factor;
+    const store::PendingUpdate last = encode_pass(next, *store, serial_).value();
+    EXPECT_EQ(factor == 1, fits) << factor;
+    EXPECT_FLOAT_EQ(sent(last).back(), factor * p_of(made).back()) << "not cut, so it travels as it is";
+  }
+}
+
 TEST_F(UpdatePasses, IntegersTravelInEach) {
   Training training = trained(1);
   training.schema = round::Schema::make({{"w", round::DType::kF32, {kSide, kSide}},
