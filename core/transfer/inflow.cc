@@ -47,7 +47,6 @@ Status Inflow::admit(RoundBook& book, Receiver& receiver) {
   if (kept) incoming_.emplace(std::move(*kept));
   if (update_) FLUVIAL_TRY(book.admit(*update_));
   FLUVIAL_ASSIGN(terms_, update_ ? receiver.admit(*update_) : receiver.admit(*partial_));
-  FLUVIAL_TRY(update_ ? check_pass(*update_, terms_->from) : check_pass(*partial_, terms_->from));
   base_ = terms_->base;
   round_ = RoundId(terms_->base_version.value() + 1);
   late_ = terms_->late;

@@ -20,6 +20,7 @@ namespace fluvial::transfer {
 class Receiver {
  public:
   virtual ~Receiver() = default;
+  // Both say kStale by check_pass(), before they look at the sites: those are of the open pass.
   virtual Result<Terms> admit(const UpdateHead& head) = 0;
   virtual Result<Terms> admit(const PartialHead& head) = 0;  // by admit_partial()
   // The sites that a refused partial must leave out to be admitted.

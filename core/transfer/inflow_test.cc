@@ -14,7 +14,8 @@ using testing::IsEmpty;
 // An owner that admits whatever the test tells it to.
 class Owner final : public Receiver {
  public:
-  Result<Terms> admit(const UpdateHead&) override {
+  Result<Terms> admit(const UpdateHead& head) override {
+    FLUVIAL_TRY(check_pass(head, open));
     if (!verdict.ok()) return verdict.error();
     Terms terms = test_terms();
     terms.from = open;
