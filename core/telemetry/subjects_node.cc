@@ -151,7 +151,8 @@ Subject bytes_subject() {
           "Bytes of tensors, without what frames add. What compression saves: `update_fp32_bytes_total / "
           "update_bytes_total`.\n"
           "A partial is the sum of many updates in integers, and counts as one update in fp32. Of a round with several "
-          "passes the bytes of each count, and as fp32 the last one's alone, as an update of the model.",
+          "passes the bytes of each count, and as fp32 the last one's alone, as an update of the model. "
+          "The vectors that such a round sends down, means and the codec's state, count as models here.",
           true,
           {
               {"update_bytes_total",

@@ -64,7 +64,7 @@ net::Awaitable<Status> Hub::start_model(Child child, std::shared_ptr<Stream> str
   const Result<std::shared_ptr<ModelSlot>> slot =
       co_await ask(runtime_.strand, [&]() -> Result<std::shared_ptr<ModelSlot>> { return owner_.model(ref); });
   if (*slot == nullptr) {  // overtaken: the child will hear of a newer one
-    runtime_.log.debug("model asked for that is not here",
+    runtime_.log.debug(wanted->part == 0 ? "model asked for that is not here" : "vector asked for that is not here",
                        {{"member", child.name}, {"run", ref.run}, {"model_version", ref.version}});
     co_return Status{};
   }

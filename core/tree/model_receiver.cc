@@ -364,6 +364,7 @@ void ModelReceiver::complete(std::shared_ptr<Fetch> fetch) {
 net::Awaitable<void> ModelReceiver::again(std::shared_ptr<Fetch> fetch, Error why) {
   if (stopping_ || fetch_ != fetch) co_return;
   runtime_.metrics.counter("models_refused_total").add();
+  const bool is_vector = owner_.part != 0;
   const telemetry::Logger log = runtime_.log.with({{"run", fetch->ref.run}, {"model_version", fetch->ref.version}});
   if (!fetch->is_wanted) {  // it may never be
     log.warn("a model that came ahead is refused; it is fetched once it is named", {{"reason", why.message}});
@@ -378,13 +379,15 @@ net::Awaitable<void> ModelReceiver::again(std::shared_ptr<Fetch> fetch, Error wh
   fetch->base.reset();
   fetch->sink = owner_.sink(fetch->ref, Owner::As::kWanted);
   if (fetch->attempts == kAttemptsMax) {
-    log.error("model refused; it is asked for again in the next session",
+    log.error(is_vector ? "vector refused; it is asked for again in the next session"
+                        : "model refused; it is asked for again in the next session",
               {{"reason", why.message}, {"tries", fetch->attempts}});
     fetch->held_up = false;
     co_return;
   }
   ++fetch->attempts;
-  log.warn("model refused; fetching it again", {{"reason", why.message}, {"tries", fetch->attempts}});
+  log.warn(is_vector ? "vector refused; fetching it again" : "model refused; fetching it again",
+           {{"reason", why.message}, {"tries", fetch->attempts}});
   const Status slept = co_await net::with_deadline(stop_.wait(), fetch->backoff.next());
   (void)slept.ok();  // the wait is over, or stopping_ is set
   if (stopping_ || fetch_ != fetch) co_return;

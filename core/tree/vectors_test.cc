@@ -98,6 +98,7 @@ TEST_F(VectorsTest, WhatIsNotCheckedYetIsHandedToNobody) {
     vectors_.want(ref, {Epoch(1), AttemptId(2), 0});
   });
   EXPECT_EQ(wire::from_proto(posted_.take().model_request().model()).value(), ref) << "damaged: asked for again";
+  EXPECT_TRUE(runtime_.log().contains("vector refused; fetching it again"));
   ASSERT_TRUE(give_begin(ref).ok());
   ASSERT_TRUE(give(ref, bytes, 0, 64).ok());
   EXPECT_TRUE(std::ranges::equal(here_.take().second, bytes.span())) << "and nothing was told before";
