@@ -52,7 +52,7 @@ Result<std::uint64_t> Audit::add_last_pass(const json::value& round, const json:
     FLUVIAL_ASSIGN(const Encoded sent, passes_->encode(1, number, state.site.name, p, trailer_of(state.site, number)));
     if (!sent.is(text_member(*entry, "digest"))) {
       return Error{Code::kDataLoss,
-                   fmt::format("round {}: what site {} sent in pass 1 is not what the mean makes of what it had",
+                   fmt::format("round {}: what site {} sent in pass 2 is not what the mean makes of what it had",
                                number, state.site.index)};
     }
     FLUVIAL_TRY(add_decoded(sent.decoded, bench_weight(state.site.index), 512));

@@ -91,7 +91,7 @@ Status PassesAudit::reduced(const json::value& round, std::vector<float> mean) {
   const std::string made = mean_sha256(count_member(round, "epoch"), count_member(round, "attempt"), mean);
   const std::string named = text_member(array_member(round, "passes")[0], "mean");
   if (made != named) {
-    return Error{Code::kDataLoss, fmt::format("round {}: the mean of pass 0 is {}, expected {}",
+    return Error{Code::kDataLoss, fmt::format("round {}: the mean of pass 1 is {}, expected {}",
                                               count_member(round, "round"), named, made)};
   }
   basis_ = lowrank_.basis(mean);

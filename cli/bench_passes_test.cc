@@ -270,11 +270,11 @@ TEST_F(PassesAuditTest, AgreesWithOtherOptimizersThanTheMean) {
 }
 
 TEST_F(PassesAuditTest, AMeanOfAnotherAttemptIsFound) {
-  expect_wrong("the mean of pass 0", [](json::object& round, std::vector<float>&) { round["attempt"] = 2; });
+  expect_wrong("the mean of pass 1", [](json::object& round, std::vector<float>&) { round["attempt"] = 2; });
 }
 
 TEST_F(PassesAuditTest, AContributionToAMeanThatIsForgottenIsFound) {
-  expect_wrong("the mean of pass 0", [](json::object& round, std::vector<float>&) {
+  expect_wrong("the mean of pass 1", [](json::object& round, std::vector<float>&) {
     round["contributors"].as_array().pop_back();
     round["passes"].at(0).at("contributors").as_array().pop_back();
   });

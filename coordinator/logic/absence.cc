@@ -4,6 +4,8 @@
 #include <array>
 #include <chrono>
 
+#include "core/round/pass.h"
+
 namespace fluvial::coordinator {
 namespace {
 
@@ -156,8 +158,7 @@ Absence why(const SiteKnown& site, WallTime now) {
     return {AbsenceState::kRefused, "refused: " + text, "look at its training, then at its memory and disk", {}, {}};
   }
   if (site.place == Place::kMissedPass) {
-    return {
-        AbsenceState::kMissed, "missed pass " + std::to_string(site.missed_pass + 1) + " of the attempt", "", {}, {}};
+    return {AbsenceState::kMissed, "missed " + round::pass_name(site.missed_pass) + " of the attempt", "", {}, {}};
   }
   if (!site.stay.here) return not_here(site, now);
   if (site.place == Place::kMissing) {

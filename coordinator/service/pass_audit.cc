@@ -4,13 +4,11 @@
 
 #include "core/aggregate/pass_mean.h"
 #include "core/aggregate/shapes.h"
+#include "core/round/pass.h"
 #include "kernels/codec.h"
 
 namespace fluvial::coordinator {
 namespace {
-
-// Passes are counted from 1 for people.
-std::string name_of(std::size_t pass) { return "pass " + std::to_string(pass + 1); }
 
 // `pass`: the later one.
 void compare(std::size_t pass, const round::ContributorSet& in, const round::ContributorSet& before,
@@ -19,10 +17,10 @@ void compare(std::size_t pass, const round::ContributorSet& in, const round::Con
     const std::string who = "site " + std::to_string(site.value()) + ": ";
     const round::Contribution* const earlier = before.find(site);
     if (earlier == nullptr) {
-      faults->push_back(who + "it is in " + name_of(pass) + ", and not in " + name_of(pass - 1));
+      faults->push_back(who + "it is in " + round::pass_name(pass) + ", and not in " + round::pass_name(pass - 1));
     } else if (earlier->weight != entry.weight) {
-      faults->push_back(who + "it has the weight " + std::to_string(entry.weight) + " in " + name_of(pass) + ", and " +
-                        std::to_string(earlier->weight) + " in " + name_of(pass - 1));
+      faults->push_back(who + "it has the weight " + std::to_string(entry.weight) + " in " + round::pass_name(pass) +
+                        ", and " + std::to_string(earlier->weight) + " in " + round::pass_name(pass - 1));
     }
   }
 }
@@ -62,7 +60,7 @@ std::vector<std::string> PassAudit::faults_of(const round::CommitRecord& record)
     const bool is_last = pass + 1 == passes.size();
     compare(pass + 1, is_last ? record.contributors : passes[pass + 1].contributors, passes[pass].contributors,
             &faults);
-    compare_bytes("the mean of " + name_of(pass), passes[pass].mean.bytes, mean_bytes_[pass], &faults);
+    compare_bytes("the mean of " + round::pass_name(pass), passes[pass].mean.bytes, mean_bytes_[pass], &faults);
   }
   compare_bytes("the codec's state", record.codec_state ? record.codec_state->bytes : 0, state_bytes_, &faults);
   return faults;

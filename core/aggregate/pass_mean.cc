@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/base/check.h"
+#include "core/round/pass.h"
 
 namespace fluvial::aggregate {
 
@@ -33,8 +34,8 @@ Status check_mean(const MeanOf& of, ByteSpan mean) {
   const MeanOf is{Epoch(load_le<std::uint64_t>(mean.data())), AttemptId(load_le<std::uint32_t>(mean.data() + 8)),
                   load_le<std::uint32_t>(mean.data() + 12)};
   if (is == of) return {};
-  return Error{Code::kDataLoss, "a mean of pass " + std::to_string(is.pass) + " of attempt " +
-                                    std::to_string(is.attempt.value()) + ", expected pass " + std::to_string(of.pass) +
+  return Error{Code::kDataLoss, "a mean of " + round::pass_name(is.pass) + " of attempt " +
+                                    std::to_string(is.attempt.value()) + ", expected " + round::pass_name(of.pass) +
                                     " of attempt " + std::to_string(of.attempt.value())};
 }
 

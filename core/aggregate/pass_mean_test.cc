@@ -16,7 +16,9 @@ TEST(PassMean, SaysWhoseItIs) {
   EXPECT_EQ(mean_values(ByteSpan(mean.span()))[4], 0.5F);
   for (const MeanOf& other :
        {MeanOf{Epoch(8), AttemptId(3), 1}, MeanOf{Epoch(7), AttemptId(4), 1}, MeanOf{Epoch(7), AttemptId(3), 0}}) {
-    EXPECT_EQ(check_mean(other, mean.span()).error().code, Code::kDataLoss);
+    const Status checked = check_mean(other, mean.span());
+    EXPECT_EQ(checked.error().code, Code::kDataLoss);
+    EXPECT_TRUE(checked.error().message.starts_with("a mean of pass 2 of attempt 3, ")) << checked.error().message;
     Buffer alike = begin_mean(other, 5);
     std::ranges::fill(mean_values(alike), 0.5F);
     EXPECT_FALSE(std::ranges::equal(alike.span(), mean.span())) << "alike in its values alone";

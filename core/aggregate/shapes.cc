@@ -1,6 +1,7 @@
 #include "core/aggregate/shapes.h"
 
 #include "core/base/format.h"
+#include "core/round/pass.h"
 
 namespace fluvial::aggregate {
 
@@ -21,11 +22,10 @@ Result<std::vector<std::uint64_t>> pass_values(const kernels::Codec& codec, cons
   for (std::uint32_t pass = 0; codec.passes() > 1 && pass < codec.passes(); ++pass) {
     counts.push_back(codec.pass_layout(shapes.schema(), pass).value_count);
     if (counts.back() > 0) continue;
-    return Error{
-        Code::kInvalidArgument,
-        format_text("codec {}: nothing of this model travels in pass {}: no tensor is large enough for it. Use "
-                    "fp32, or a smaller rank",
-                    kernels::to_string(codec.spec()), pass)};
+    return Error{Code::kInvalidArgument,
+                 format_text("codec {}: nothing of this model travels in {}: no tensor is large enough for it. Use "
+                             "fp32, or a smaller rank",
+                             kernels::to_string(codec.spec()), round::pass_name(pass))};
   }
   return counts;
 }

@@ -38,7 +38,7 @@ TEST(Shapes, AModelWithoutAMatrixToCutIsRefused) {
   const Shapes shapes(schema_of({{"a", DType::kF32, {5, 5}}, {"b", DType::kF32, {7}}}), 100);
   const auto none = pass_values(*codec_of("powersgd:rank=2"), shapes);
   ASSERT_FALSE(none.ok());
-  EXPECT_THAT(none.error().message, HasSubstr("no tensor is large enough"));
+  EXPECT_THAT(none.error().message, HasSubstr("travels in pass 1: no tensor is large enough"));
 }
 
 }  // namespace

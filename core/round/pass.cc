@@ -17,17 +17,19 @@ Status check_vector(const std::optional<VectorRef>& vector, const char* what) {
 
 }  // namespace
 
+std::string pass_name(std::uint64_t index) { return "pass " + std::to_string(index + 1); }
+
 Status check_pass(const Pass& pass) {
   if (pass.count < 2 || pass.count > kPassesMost || pass.index >= pass.count) {
-    return Error{Code::kInvalidArgument, "pass " + std::to_string(pass.index) + " of " + std::to_string(pass.count) +
+    return Error{Code::kInvalidArgument, pass_name(pass.index) + " of " + std::to_string(pass.count) +
                                              ", expected one of 2 to " + std::to_string(kPassesMost)};
   }
   if (pass.value_count == 0 || pass.value_count > kModelBytesMax / sizeof(float)) {
     return Error{Code::kInvalidArgument, "a pass of " + std::to_string(pass.value_count) + " values"};
   }
   if (pass.mean.has_value() != (pass.index > 0)) {
-    return Error{Code::kInvalidArgument, "pass " + std::to_string(pass.index) +
-                                             (pass.mean ? " with a mean before it" : " without the mean before it")};
+    return Error{Code::kInvalidArgument,
+                 pass_name(pass.index) + (pass.mean ? " with a mean before it" : " without the mean before it")};
   }
   FLUVIAL_TRY(check_vector(pass.mean, "a mean"));
   return check_vector(pass.state, "a codec's state");

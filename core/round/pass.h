@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "core/base/bytes.h"
 #include "core/base/result.h"
@@ -14,6 +15,9 @@ namespace fluvial::round {
 inline constexpr std::uint32_t kPassesMost = 4;  // that a codec may have
 
 inline constexpr std::uint64_t kVectorHeaderBytesMax = 64;  // of a vector, before its values
+
+// "pass 1" of index 0: messages, protocols and files have the index, and people count from 1.
+std::string pass_name(std::uint64_t index);
 
 // A vector that is fetched by its digest, as a model is: the mean of a pass, or a codec's state.
 struct VectorRef {

@@ -32,6 +32,11 @@ TEST(Pass, WhatNoRoundHasIsRefused) {
   EXPECT_FALSE(check_pass(empty).ok());
 }
 
+TEST(Pass, PeopleCountFromOne) {
+  EXPECT_EQ(pass_name(0), "pass 1");
+  EXPECT_EQ(check_pass(pass(1, 2)).error().message, "pass 2 without the mean before it");
+}
+
 TEST(Pass, AVectorHasTheLengthOfOne) {
   for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{5}, kModelBytesMax + 4}) {
     EXPECT_FALSE(check_pass(pass(1, 2, VectorRef{{}, bytes})).ok()) << bytes;

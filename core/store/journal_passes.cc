@@ -2,14 +2,16 @@
 
 #include <string>
 
+#include "core/round/pass.h"
+
 namespace fluvial::store {
 namespace {
 
 Status check_within(const round::ContributorSet& in, const round::ContributorSet& before, std::size_t pass) {
   for (const auto& [site, entry] : in.entries()) {
     if (before.contains(site)) continue;
-    return Error{Code::kFailedPrecondition, "site " + std::to_string(site.value()) + " is in pass " +
-                                                std::to_string(pass) + " and not in the one before"};
+    return Error{Code::kFailedPrecondition, "site " + std::to_string(site.value()) + " is in " +
+                                                round::pass_name(pass) + " and not in the one before"};
   }
   return {};
 }

@@ -14,7 +14,7 @@ namespace {
 
 Error no_pass(RoundId round, std::uint32_t pass, std::string_view why) {
   return {Code::kFailedPrecondition,
-          "round " + std::to_string(round.value()) + " pass " + std::to_string(pass) + ": " + std::string(why)};
+          "round " + std::to_string(round.value()) + " " + round::pass_name(pass) + ": " + std::string(why)};
 }
 
 // So that nobody reads or reserves by a row that cannot be one.
@@ -103,9 +103,9 @@ Status SiteStore::may_begin_pass(const PassStart& start) {
     if (now > then || (now == then && known.info.start.from.pass != pass)) continue;
     // It may be in the root's sum already: made again, it would be other bytes under another number.
     if (now == then && known.info.start.from == start.from) {
-      return Error{Code::kAlreadyExists, "pass " + std::to_string(pass) + " of this attempt is here"};
+      return Error{Code::kAlreadyExists, round::pass_name(pass) + " of this attempt is here"};
     }
-    return Error{Code::kStale, "pass " + std::to_string(pass) + " of attempt " + std::to_string(start.attempt.value()) +
+    return Error{Code::kStale, round::pass_name(pass) + " of attempt " + std::to_string(start.attempt.value()) +
                                    ": it was made for attempt " + std::to_string(known.attempt.value()) +
                                    ", from another mean"};
   }

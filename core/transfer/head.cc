@@ -45,7 +45,7 @@ namespace {
 Error of_another(const round::MadeFrom& is, const round::MadeFrom& open, const std::string& whose) {
   if (is.pass == open.pass) return {Code::kStale, whose + " is from another mean than this attempt's"};
   return {Code::kStale,
-          whose + " is of pass " + std::to_string(is.pass) + ", and pass " + std::to_string(open.pass) + " is open"};
+          whose + " is of " + round::pass_name(is.pass) + ", and " + round::pass_name(open.pass) + " is open"};
 }
 
 }  // namespace

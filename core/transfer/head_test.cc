@@ -71,6 +71,7 @@ TEST(CheckPass, OnlyWhatFitsTheOpenOneMayComeIn) {
   EXPECT_TRUE(check_pass(update, open).ok());
   EXPECT_TRUE(check_pass(partial, open).ok());
   open = second;
+  EXPECT_EQ(check_pass(update, open).error().message, "the update of site 0 is of pass 1, and pass 2 is open");
   EXPECT_EQ(check_pass(update, open).error().code, Code::kStale);
   EXPECT_EQ(check_pass(partial, open).error().code, Code::kStale) << "one with names alone, too";
   update.from = second;

@@ -6,6 +6,7 @@
 
 #include "core/aggregate/scale.h"
 #include "core/round/integers.h"
+#include "core/round/pass.h"
 #include "core/wire/mapping.h"
 #include "kernels/fixed.h"
 
@@ -234,7 +235,7 @@ std::string Incoming::name_of_value(std::uint64_t coordinate) const {
   const std::string number = "value " + std::to_string(coordinate);
   if (!terms_.schema) return number;
   if (terms_.layout.value_count == terms_.schema->value_count()) return round::value_name(*terms_.schema, coordinate);
-  return number + " of pass " + std::to_string(terms_.from.pass);
+  return number + " of " + round::pass_name(terms_.from.pass);
 }
 
 Status Incoming::verify_chunk(ByteSpan bytes) {

@@ -115,7 +115,7 @@ TEST_F(IncomingTest, AValueOfAPassIsNoTensors) {
   values[2] = 1000;
   const Status taken = incoming->chunk(0, test_chunk(values, 0));
   ASSERT_FALSE(taken.ok());
-  EXPECT_THAT(taken.error().message, HasSubstr("value 2 of pass 1 is 1000"));
+  EXPECT_THAT(taken.error().message, HasSubstr("value 2 of pass 2 is 1000"));
 }
 
 TEST_F(IncomingTest, WhatIsBadOnTheWayRefusesTheWhole) {

@@ -301,7 +301,7 @@ Result<round::Participant> from_proto(const v1::Participant& participant) {
 }
 
 Result<round::MadeFrom> made_from_proto(std::uint32_t pass, const std::string& mean) {
-  if (pass >= round::kPassesMost) return wrong("pass " + std::to_string(pass));
+  if (pass >= round::kPassesMost) return wrong(round::pass_name(pass));
   round::MadeFrom from{pass, {}};
   if (pass == 0 && mean.empty()) return from;
   FLUVIAL_ASSIGN(from.mean, digest_from_proto(mean));

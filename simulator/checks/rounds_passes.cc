@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/format.h"
+#include "core/round/pass.h"
 #include "kernels/reference/reference.h"
 #include "simulator/checks/rounds.h"
 
@@ -71,16 +72,17 @@ void RoundChecks::run_continued(const store::RunRow& row) {
 void RoundChecks::check_made_from(const SumOf& of, const round::ContributorSet& contributors,
                                   const std::string& where) {
   for (const auto& [site, entry] : contributors.entries()) {
-    const std::string which = where + format_text(", pass {}: site {} is in, ", of.pass, std::uint64_t{site.value()});
+    const std::string which =
+        where + format_text(", {}: site {} is in, ", round::pass_name(of.pass), std::uint64_t{site.value()});
     if (!say(entry.from.pass == of.pass, "passes",
-             which + format_text("and its update is of pass {}", entry.from.pass))) {
+             which + format_text("and its update is of {}", round::pass_name(entry.from.pass)))) {
       continue;
     }
     if (of.pass == 0) continue;
     const KnownMean* const mean = mean_of(entry.from.mean);
     if (!say(mean != nullptr, "passes", which + "from a mean that nobody handed down")) continue;
     say(mean->run == of.run && mean->round == of.round && mean->pass + 1 == of.pass, "passes",
-        which + format_text("from a mean of round {}, pass {}", mean->round.value(), mean->pass));
+        which + format_text("from a mean of round {}, {}", mean->round.value(), round::pass_name(mean->pass)));
     say(mean->epoch == of.epoch && mean->attempt == of.attempt, "passes",
         which + format_text("from the mean of attempt {}, in attempt {}", mean->attempt.value(), of.attempt.value()));
     const KnownUpdate* const update = truth_.find(of.run, of.round, entry);
@@ -105,7 +107,8 @@ void RoundChecks::pass_over(const SumOf& of, const round::ContributorSet& contri
                             const NamedBytes& mean) {
   Run* const run = find(of.run);
   if (run == nullptr || !run->attempt) return;
-  const std::string which = format_text("round {} attempt {} pass {}", of.round.value(), of.attempt.value(), of.pass);
+  const std::string which =
+      format_text("round {} attempt {} {}", of.round.value(), of.attempt.value(), round::pass_name(of.pass));
   const round::AttemptRecord& open = *run->attempt;
   say(open.round == of.round && open.attempt == of.attempt && open.epoch == of.epoch, "passes",
       which + " is over, and another attempt is the last on record");
@@ -133,7 +136,7 @@ void RoundChecks::check_pass_opened(const Run& run, const std::string& which, co
   if (!say(pass.has_value() == run.factors.has_value(), "passes", which + ": opened with passes, or without them"))
     return;
   if (!pass) return;
-  const std::string whose = which + format_text(" pass {}", pass->index);
+  const std::string whose = which + " " + round::pass_name(pass->index);
   say(pass->count == run.factors->passes() && pass->value_count == run.factors->sent_values(pass->index), "passes",
       whose + ": another number of passes, or of values");
   say(pass->index <= run.passes.size(), "passes", whose + " is open, and the one before is not over");

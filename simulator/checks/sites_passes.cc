@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "core/base/format.h"
+#include "core/round/pass.h"
 #include "simulator/checks/sites.h"
 
 namespace fluvial::simulator {
@@ -33,7 +34,7 @@ void SiteChecks::check_first_pass(const std::string& name, SiteId site, RunId ru
   if (state && named == nullptr) return report_("warm_start", name + ": it begins with a state that nobody made");
   const std::vector<float> q = named != nullptr ? *named : (*factors)->drawn();
   const std::string wrong = (*factors)->wrong_first(seen.p, q, sent->values);
-  if (!wrong.empty()) report_("conservation", name + format_text(", round {} pass 0: ", seen.round.value()) + wrong);
+  if (!wrong.empty()) report_("conservation", name + format_text(", round {} pass 1: ", seen.round.value()) + wrong);
 }
 
 // What is durable for a mean stays until what is made of a later attempt's takes its place.
@@ -56,7 +57,8 @@ void SiteChecks::follow_pass(const std::string& name, SiteId site, RunId run, Bo
 void SiteChecks::check_pass(const std::string& name, SiteId site, RunId run, const Pending& pending,
                             const std::optional<Later>& before) {
   const Later& later = *pending.later;
-  const std::string which = name + format_text(", round {} pass {}: ", pending.round.value(), later.from.pass);
+  const std::string which =
+      name + format_text(", round {} {}: ", pending.round.value(), round::pass_name(later.from.pass));
   const std::optional<Factors>* const factors = rounds_.factors_of(run);
   const KnownUpdate* const sent = truth_.find(run, pending.round, site, later.from.pass, later.digest);
   if (factors == nullptr || !*factors || sent == nullptr) return report_("passes", which + "its run has none");
@@ -70,7 +72,7 @@ void SiteChecks::check_pass(const std::string& name, SiteId site, RunId run, con
     report_("passes", which + format_text("made for attempt {} in the place of what it made for attempt {}",
                                           mean->attempt.value(), last->attempt.value()));
   }
-  if (later.integers != pending.integers) report_("conservation", which + "its integers are not those of pass 0");
+  if (later.integers != pending.integers) report_("conservation", which + "its integers are not those of pass 1");
   const std::string wrong =
       (*factors)->wrong_second(pending.p, (*factors)->basis(mean->values), sent->values, later.left);
   if (!wrong.empty()) report_("conservation", which + wrong);

@@ -85,7 +85,7 @@ Status CommitLog::check_new(const value& round) const {
   for (std::size_t pass = passes.size(); pass-- > 0;) {
     const std::set<std::uint64_t> in = sites_of(passes[pass]);
     if (!std::ranges::includes(in, later))
-      return wrong(fmt::format("somebody is not in pass {} and in a later one", pass));
+      return wrong(fmt::format("somebody is not in pass {} and in a later one", pass + 1));
     later = in;
   }
   return {};

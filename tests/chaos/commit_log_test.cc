@@ -80,7 +80,7 @@ TEST(CommitLog, FindsWhatACommitMayNotBe) {
   refusal(nameless, "without a digest");
   object outside = round(2);
   outside["passes"] = array{object{{"pass", 0}, {"contributors", array{entry(1), entry(3)}}}};
-  refusal(outside, "is not in pass 0");
+  refusal(outside, "is not in pass 1");
 }
 
 TEST(CommitLog, CountsWhoDroppedOutBetweenPasses) {
