@@ -198,7 +198,8 @@ class RunMachine {
   std::vector<round::Participant> participants_after(const round::ContributorSet& contributors) const;
   // The earlier pass of this attempt that a participant was not in; none: it takes part in this one, or was refused.
   std::optional<std::uint32_t> missed_pass(SiteId site) const;
-  std::vector<round::Refusal> refused_before() const;  // of this attempt: in earlier passes, or shut out since
+  // Of this attempt: in earlier passes, or shut out since.
+  std::map<SiteId, round::Refusal> refused_before() const;
 
   // Whether a site that is connected takes no part because its maximum weight is more than such a run can add.
   bool is_too_heavy(SiteId site) const;
@@ -313,14 +314,15 @@ class RunMachine {
   round::CommitRecord commit_;
   std::vector<std::uint64_t> pass_values_;  // empty: a round has one pass
   std::optional<round::VectorRef> codec_state_;
-  bool lost_early_ = false;                     // the attempt that has ended, in a later pass
-  std::vector<round::PassRecord> passes_;       // of this attempt, those that are over
-  std::vector<round::Refusal> refused_before_;  // in these
-  Duration first_pass_{};                       // how long the first of them was open
-  std::vector<round::ModelRef> earlier_;        // before model_, newest first; those that an update may still be from
-  std::map<SiteId, RoundId> missed_;            // the first round that the site missed since one of its updates counted
-  round::Marks marks_;                          // with `late = "next"`
-  round::Rates rates_;                          // of a run that is fair by rate
+  bool lost_early_ = false;                          // the attempt that has ended, in a later pass
+  std::vector<round::PassRecord> passes_;            // of this attempt, those that are over
+  std::map<SiteId, round::Refusal> refused_before_;  // in these
+  std::map<SiteId, std::uint32_t> missed_before_;    // the first of these that somebody missed
+  Duration first_pass_{};                            // how long the first of them was open
+  std::vector<round::ModelRef> earlier_;  // before model_, newest first; those that an update may still be from
+  std::map<SiteId, RoundId> missed_;      // the first round that the site missed since one of its updates counted
+  round::Marks marks_;                    // with `late = "next"`
+  round::Rates rates_;                    // of a run that is fair by rate
   round::Pace pace_;
   TimePoint opened_at_;
   TimePoint soft_;

@@ -27,6 +27,7 @@ round::Pass RunMachine::pass_after(const round::VectorRef& mean) const {
 void RunMachine::begin_passes() {
   passes_.clear();
   refused_before_.clear();
+  missed_before_.clear();
   lost_early_ = false;
 }
 
@@ -45,29 +46,23 @@ std::vector<round::Participant> RunMachine::participants_after(const round::Cont
   return participants;
 }
 
-std::vector<round::Refusal> RunMachine::refused_before() const {
-  std::vector<round::Refusal> refused = refused_before_;
-  if (passes_.empty()) return refused;  // the gather has them
-  for (const auto& [site, refusal] : shut_out_) {
-    if (std::ranges::find(refused, site, &round::Refusal::site) == refused.end()) refused.push_back(refusal);
-  }
+std::map<SiteId, round::Refusal> RunMachine::refused_before() const {
+  std::map<SiteId, round::Refusal> refused = refused_before_;
+  if (!passes_.empty()) refused.insert(shut_out_.begin(), shut_out_.end());  // else the gather has them
   return refused;
 }
 
 std::optional<std::uint32_t> RunMachine::missed_pass(SiteId site) const {
-  const auto& all = attempt_.participants;
-  if (gather_.is_participant(site) || std::ranges::find(all, site, &round::Participant::site) == all.end()) return {};
-  if (std::ranges::find(refused_before_, site, &round::Refusal::site) != refused_before_.end()) return {};
-  for (std::uint32_t pass = 0; pass < passes_.size(); ++pass) {
-    if (!passes_[pass].contributors.contains(site)) return pass;
-  }
-  return {};
+  const auto found = missed_before_.find(site);
+  return found == missed_before_.end() ? std::nullopt : std::optional(found->second);
 }
 
 // Only who was in the pass before can give to this one, so nobody takes the place of who does not. Who is missing may
 // still come: an aggregator closes at its own deadline, and a vector has to come down first.
 bool RunMachine::is_pass_lost() const {
   if (passes_.empty()) return false;
+  const std::size_t awaited = gather_.awaited_count();  // of many sites it is cheaper than those who are missing
+  if (awaited > 0 && gather_.held().size() + awaited >= plan_.quorum) return false;
   const std::size_t may_come = gather_.late().size();
   return may_come == 0 || gather_.held().size() + may_come < plan_.quorum;
 }
@@ -94,7 +89,8 @@ Duration RunMachine::soft_time_of_pass() const {
 
 Effects RunMachine::reduced(Step step, const round::VectorRef& mean, TimePoint now) {
   if (phase_ != Phase::kReducing || !awaits(step)) return {};
-  for (round::Refusal& refusal : gather_.refusals()) refused_before_.push_back(std::move(refusal));
+  for (round::Refusal& refusal : gather_.refusals()) refused_before_.emplace(refusal.site, std::move(refusal));
+  for (const SiteId site : gather_.late()) missed_before_.emplace(site, static_cast<std::uint32_t>(passes_.size()));
   passes_.push_back({gather_.held(), mean});
   gather_ = round::Gather(participants_after(passes_.back().contributors));
   gather_.know(marks_);
@@ -113,19 +109,15 @@ void RunMachine::complete_commit() {
   if (pass_values_.empty()) return;
   commit_.passes = passes_;
   commit_.epoch = attempt_.epoch;
-  for (round::Refusal& refusal : refused_before()) {
-    const auto is_known = std::ranges::find(commit_.refusals, refusal.site, &round::Refusal::site);
-    if (is_known == commit_.refusals.end() && !commit_.contributors.contains(refusal.site)) {
-      commit_.refusals.push_back(std::move(refusal));
-    }
-  }
-  std::ranges::sort(commit_.refusals, {}, &round::Refusal::site);
+  std::map<SiteId, round::Refusal> refused = refused_before();
+  std::erase_if(refused, [this](const auto& entry) { return commit_.contributors.contains(entry.first); });
+  for (round::Refusal& refusal : commit_.refusals) refused.insert_or_assign(refusal.site, std::move(refusal));
   commit_.late.clear();
   for (const round::Participant& one : attempt_.participants) {
-    const bool is_refused =
-        std::ranges::find(commit_.refusals, one.site, &round::Refusal::site) != commit_.refusals.end();
-    if (!is_refused && !commit_.contributors.contains(one.site)) commit_.late.push_back(one.site);
+    if (!refused.contains(one.site) && !commit_.contributors.contains(one.site)) commit_.late.push_back(one.site);
   }
+  commit_.refusals.clear();
+  for (auto& [site, refusal] : refused) commit_.refusals.push_back(std::move(refusal));
 }
 
 }  // namespace fluvial::coordinator

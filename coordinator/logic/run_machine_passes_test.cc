@@ -201,7 +201,7 @@ TEST_F(RunPasses, WhoMissedOneIsKnownByItAndWhoWasRefusedByThat) {
   EXPECT_FALSE(machine.missed_pass(SiteId(1)).has_value());
   EXPECT_FALSE(machine.missed_pass(SiteId(3)).has_value());
   ASSERT_EQ(machine.refused_before().size(), 1u);
-  EXPECT_EQ(machine.refused_before()[0].site, SiteId(3));
+  EXPECT_TRUE(machine.refused_before().contains(SiteId(3)));
 }
 
 TEST_F(RunPasses, ALeaseThatMovesMovesInTheNextPass) {

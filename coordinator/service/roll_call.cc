@@ -12,7 +12,7 @@ struct RollCall::Places {
     for (const SiteId site : gather.counted()) in.insert(site);
     for (const SiteId site : gather.awaited()) awaited.insert(site);
     for (const round::Refusal& refusal : gather.refusals()) refused.emplace(refusal.site, refusal.error);
-    for (const round::Refusal& refusal : machine.refused_before()) refused.emplace(refusal.site, refusal.error);
+    for (const auto& [site, refusal] : machine.refused_before()) refused.emplace(site, refusal.error);
     for (const round::Participant& one : machine.attempt().participants) {
       if (const auto pass = machine.missed_pass(one.site)) missed.emplace(one.site, *pass);
     }

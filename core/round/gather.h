@@ -71,6 +71,7 @@ class Gather {
   std::vector<SiteId> counted() const;  // taking, held or above: who need not send (again)
   std::set<SiteId> above() const;
   std::vector<SiteId> awaited() const;
+  std::size_t awaited_count() const { return awaited_; }
   std::vector<SiteId> late() const;  // neither in nor refused
   std::vector<Participant> participants() const;
   std::vector<Refusal> refusals() const;
