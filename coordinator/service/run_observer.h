@@ -36,7 +36,7 @@ class RunObserver {
   // An arrival is about to be added to the sum, by what the machine knows.
   virtual void taking(const RunMachine&, const transfer::StagedArrival&) {}
   // A pass is over, and not the last: its mean is about to be handed down, and the sum to be emptied.
-  virtual void pass_over(const Reduce&, const round::AttemptRecord&, const NamedVector& /*mean*/) {}
+  virtual void pass_over(const Reduce&, const round::AttemptRecord&, const NamedVector& /*mean*/, Duration /*took*/) {}
   virtual void committing(const store::CommitRow&, const NextModel&) {}  // the journal is about to be asked
   virtual void committed(const store::CommitRow&, const round::Pace&) {}
   virtual void travels_whole(const round::ModelRef&, const std::string& /*why*/) {}  // though the plan's `down` is less

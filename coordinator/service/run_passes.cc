@@ -25,13 +25,14 @@ net::Awaitable<void> RunSteps::do_reduce(Reduce effect) {
                             {record.epoch, record.attempt, effect.pass});
       },
       net::Work::kFinalise);
-  side_.spans().add(record.run, record.round, {round::SpanKind::kFinalise, {}, begun, now()});
+  const TimePoint made = now();
+  side_.spans().add(record.run, record.round, {round::SpanKind::kFinalise, {}, begun, made});
   if (!is_due(effect.step)) co_return;
   if (!mean.ok()) {
     step_failed(effect.step, DiskPart::kModels, mean.error());
     co_return;
   }
-  observer_.pass_over(effect, record, *mean);
+  observer_.pass_over(effect, record, *mean, made - begun);
   const round::Pass next = machine().pass_after(mean->ref);
   side_.begin_sum(record.run, record.round, shape_of(record, next), next.index);
   const wire::Opening whole = opening_of(record, next);

@@ -74,11 +74,13 @@ void RunReport::attempt_opened(const round::AttemptRecord& attempt, Duration sof
   feed_.publish({attempt.run, attempt.round, false, opened_line(attempt)});
 }
 
-void RunReport::pass_over(const Reduce& effect, const round::AttemptRecord& attempt, const NamedVector& mean) {
+void RunReport::pass_over(const Reduce& effect, const round::AttemptRecord& attempt, const NamedVector& mean,
+                          Duration took) {
   round_log(attempt).info("pass over; its mean goes down", {{"pass", effect.pass + 1},
                                                             {"contributors", effect.contributors.size()},
                                                             {"mean_sha256", to_hex(mean.ref.digest)},
-                                                            {"bytes", mean.ref.bytes}});
+                                                            {"bytes", mean.ref.bytes},
+                                                            {"seconds", std::chrono::duration<double>(took).count()}});
 }
 
 void RunReport::site_refused(const round::AttemptRecord& attempt, const round::Refusal& refusal) {

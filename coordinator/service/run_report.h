@@ -28,7 +28,8 @@ class RunReport : public RunObserver {
   void status_told(RunId run, RunStatus status, const std::string& reason) override;
   void status_not_recorded(RunId run, RunStatus status, const Error& error) override;
   void attempt_opened(const round::AttemptRecord& attempt, Duration soft_deadline) override;
-  void pass_over(const Reduce& effect, const round::AttemptRecord& attempt, const NamedVector& mean) override;
+  void pass_over(const Reduce& effect, const round::AttemptRecord& attempt, const NamedVector& mean,
+                 Duration took) override;
   void site_refused(const round::AttemptRecord& attempt, const round::Refusal& refusal) override;
   void travels_whole(const round::ModelRef& model, const std::string& why) override;
   void sum_given_up(const round::AttemptRecord& attempt, NodeId child, const Error& error) override;

@@ -47,6 +47,22 @@ TEST_F(RunReportTest, TheEndOfARunIsToldAfterItsLastEvaluation) {
   EXPECT_EQ(over, (std::vector<RunId>{RunId(1), RunId(2)}));
 }
 
+TEST_F(RunReportTest, APassThatIsOverIsLoggedWithItsNumberFromOneAndItsTime) {
+  const auto lines = std::make_shared<telemetry::CaptureSink>();
+  RunReport report(metrics_, telemetry::Logger(lines), feed_, [](NodeId) { return std::string("site-a"); });
+  Reduce effect;
+  ASSERT_TRUE(effect.contributors.add({SiteId(1), Epoch(1), 10, {}, 0, {}}).ok());
+  const NamedVector mean{.ref = {.bytes = 64}};
+  report.pass_over(effect, {.run = RunId(1), .round = RoundId(4), .attempt = AttemptId(2)}, mean,
+                   std::chrono::milliseconds(250));
+  ASSERT_TRUE(lines->contains("pass over; its mean goes down"));
+  const std::vector<telemetry::Field> said{{"run", 1U},          {"round", 4U},
+                                           {"attempt", 2U},      {"pass", 1U},
+                                           {"contributors", 1U}, {"mean_sha256", to_hex(mean.ref.digest)},
+                                           {"bytes", 64U},       {"seconds", 0.25}};
+  EXPECT_EQ(lines->records().back().fields, said);
+}
+
 TEST_F(RunReportTest, ACommitIsCountedAndTold) {
   store::CommitRow row;
   row.record = {.run = RunId(1), .round = RoundId(4), .late = {SiteId(2)}};

@@ -49,7 +49,7 @@ class CoordinatorRole final : public Node, private coordinator::RunObserver {
   void step_failed(const round::AttemptRecord& attempt, coordinator::DiskPart part, const Error&) override;
   void taking(const coordinator::RunMachine& machine, const transfer::StagedArrival& arrival) override;
   void pass_over(const coordinator::Reduce& reduce, const round::AttemptRecord& attempt,
-                 const coordinator::NamedVector& mean) override;
+                 const coordinator::NamedVector& mean, Duration took) override;
   void committing(const store::CommitRow& row, const coordinator::NextModel& next) override;
   void committed(const store::CommitRow& row, const round::Pace&) override;
   void quarantined(SiteId site, const std::string& reason) override;

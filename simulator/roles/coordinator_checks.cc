@@ -75,7 +75,7 @@ void CoordinatorRole::committing(const store::CommitRow& row, const coordinator:
 }
 
 void CoordinatorRole::pass_over(const coordinator::Reduce& reduce, const round::AttemptRecord& attempt,
-                                const coordinator::NamedVector& mean) {
+                                const coordinator::NamedVector& mean, Duration) {
   if (is_dead()) return;
   cast_.checks().rounds().pass_over(
       {NodeId(0), attempt.run, attempt.round, attempt.epoch, attempt.attempt, reduce.pass}, reduce.contributors,
