@@ -7,7 +7,9 @@
 
 #include "core/aggregate/scale.h"
 #include "core/aggregate/shapes.h"
+#include "core/base/check.h"
 #include "core/base/format.h"
+#include "core/round/pass.h"
 #include "kernels/codec.h"
 #include "kernels/ring.h"
 
@@ -39,6 +41,7 @@ Result<std::string> check_plan_codec(std::string_view text) {
 Status check_codec_fits(const round::Plan& plan) {
   FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(plan.codec));
   FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
+  FLUVIAL_CHECK(codec->passes() <= round::kPassesMost, "a codec of more passes than rounds have");
   if (codec->passes() > 1) FLUVIAL_TRY(check_passes(plan));
   const std::optional<int> scale = whole_scale(plan);
   if (!scale) return {};

@@ -22,7 +22,7 @@ std::string pass_name(std::uint64_t index) { return "pass " + std::to_string(ind
 Status check_pass(const Pass& pass) {
   if (pass.count < 2 || pass.count > kPassesMost || pass.index >= pass.count) {
     return Error{Code::kInvalidArgument, pass_name(pass.index) + " of " + std::to_string(pass.count) +
-                                             ", expected one of 2 to " + std::to_string(kPassesMost)};
+                                             ", expected one of " + std::to_string(kPassesMost)};
   }
   if (pass.value_count == 0 || pass.value_count > kModelBytesMax / sizeof(float)) {
     return Error{Code::kInvalidArgument, "a pass of " + std::to_string(pass.value_count) + " values"};

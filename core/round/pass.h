@@ -12,7 +12,9 @@
 
 namespace fluvial::round {
 
-inline constexpr std::uint32_t kPassesMost = 4;  // that a codec may have
+// That a codec may have. Messages, sums and stores would take any number, but a site tells what it has encoded apart as
+// its first pass and its last (edge/logic, Pending), and no codec has more.
+inline constexpr std::uint32_t kPassesMost = 2;
 
 inline constexpr std::uint64_t kVectorHeaderBytesMax = 64;  // of a vector, before its values
 
@@ -29,7 +31,7 @@ struct VectorRef {
 // The open pass of a round that has several, and what it begins with.
 struct Pass {
   std::uint32_t index = 0;
-  std::uint32_t count = 0;              // of the round: 2 to kPassesMost
+  std::uint32_t count = 0;              // of the round: kPassesMost
   std::uint64_t value_count = 0;        // of what travels in it
   std::optional<VectorRef> mean = {};   // of the pass before; none in the first
   std::optional<VectorRef> state = {};  // the codec's, alike at all sites; none: as it is before a run's first round
