@@ -1,7 +1,11 @@
 // A site's reports to the checks.
 #include <algorithm>
+#include <cstddef>
+#include <functional>
 #include <iterator>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "edge/update/open.h"
 #include "edge/update/resolve.h"
@@ -17,6 +21,14 @@ CarriedBounds carried(const store::ResidualBounds& bounds, float late_factor) {
 // By the opening that it was trained for: its plan is the receiver's, without the keys of late updates.
 float late_factor(const edge::Offer& offer) {
   return offer.late ? static_cast<float>(offer.late->factors.back()) / 512 : 1;
+}
+
+// Of a submission that was fitted to the plan's bounds the tries before may have left files that the disk would not
+// remove. No record names them, and the next start sweeps them.
+void keep_newest(std::size_t count, std::vector<std::string>* names) {
+  const auto number = [](const std::string& name) { return std::stoull(name.substr(name.rfind('-') + 1)); };
+  std::ranges::sort(*names, std::greater(), number);
+  names->resize(std::min(count, names->size()));
 }
 
 }  // namespace
@@ -63,6 +75,7 @@ void SiteRole::encoded(const store::PendingInfo& info, std::uint32_t, double) {
   faults_before_.reset();
   files_.clear();
   std::ranges::set_difference(tensor_files(), files_before_, std::back_inserter(files_));
+  keep_newest(info.start.lossless ? 1 : 2, &files_);
   look();
 }
 
