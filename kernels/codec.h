@@ -49,12 +49,13 @@ enum class CodecKind : std::uint8_t {
   kDgc,
   kPowerSgd,
   kRing,
+  kOnebitAdam,
 };
 
 // What a plan asks for. Only the fields of its kind mean anything; the others keep their defaults.
 struct CodecSpec {
   CodecKind kind = CodecKind::kFp32;
-  std::uint32_t block_values = 256;  // int8, int4 (even), sign, qsgd, terngrad: values that share a scale, 128 to 2048
+  std::uint32_t block_values = 256;  // int8, int4 (even), sign and its kin: values that share a scale, 128 to 2048
   bool stochastic = true;           // int8, int4, ring: stochastic rounding (unbiased); otherwise nearest, half to even
   double ratio = 0.01;              // topk, randk, dgc: the part of the values that is sent, in (0, 1]
   bool sampled = false;             // topk: a threshold from a sample, k within a stated bound; otherwise exactly k
@@ -67,8 +68,10 @@ struct CodecSpec {
   std::uint32_t warmup_rounds = 0;  // dgc: rounds for each step of the warm-up schedule
   std::uint32_t rank = 2;           // powersgd: 1 to 64
   std::uint32_t bits = 8;           // ring: of a code, 2 to 24
-  double max = 0;                   // ring: values up to it are not clipped; must be given
-  int zstd_level = 0;               // any: what was encoded, compressed, 1 to 19; 0: not
+  std::uint32_t freeze_rounds = 100;  // onebit_adam: rounds in fp32 before the variance stays as it is
+  double beta1 = 0.9;                 // onebit_adam: the momentum's, in [0, 1)
+  double max = 0;                     // ring: values up to it are not clipped; must be given
+  int zstd_level = 0;                 // any: what was encoded, compressed, 1 to 19; 0: not
   bool operator==(const CodecSpec&) const = default;
 };
 
@@ -155,6 +158,17 @@ class Codec {
   // from before.
   virtual std::size_t state_bytes(const VectorSchema& schema) const = 0;
 
+  // Whether rounds hand something down to all sites, beside the model, that the next one begins with (powersgd: its
+  // state; onebit_adam: the momentum); and how many bytes round `round` hands down.
+  virtual bool hands_down() const;
+  virtual std::size_t handed_bytes(const VectorSchema& schema, std::uint64_t round) const;
+  // Before fold(), for each chunk in any order and side by side: what a site makes of that (onebit_adam). The chunk of
+  // the residual is then without what was lent with it, and with what is lent now, of which `state` is the record.
+  // `handed`, as it came, is empty where nothing was handed down. Of round 0, an update that no round will take,
+  // nothing is lent. kInvalidArgument when that is not what the round begins with; kDataLoss when it is no such thing.
+  virtual Status lend_chunk(const VectorSchema& schema, const StreamKey& key, std::size_t chunk_index, ByteSpan handed,
+                            std::span<float> residual, MutableByteSpan state) const;
+
   // The vector of this round: update + residual, rounded to fp32, and + 0, which turns -0 into +0. A codec with
   // momentum of its own (dgc) adds that instead. `residual` may be empty (all zero); `out` may be either of the others.
   virtual Status fold(const VectorSchema& schema, std::span<const float> update, std::span<const float> residual,
@@ -233,9 +247,9 @@ class Codec {
   // the run and the round. Nothing for codecs whose state does not depend on others.
   virtual Status settle(const VectorSchema& schema, const StreamKey& key, std::span<const float> mean,
                         MutableByteSpan state) const;
-  // The state before the first round of a run that goes on from another one of the same codec and schema, whose state
-  // `last` is; `state` is zero-filled, and `key` has the new run. Nothing for codecs whose state does not depend on
-  // others.
+  // What the first round of a run begins with that goes on from another one of the same codec and schema, of which
+  // `last` is what its last round handed down; `state` is zero-filled, of handed_bytes(), and `key` has the new run.
+  // Nothing for codecs whose rounds hand nothing down.
   virtual Status continue_state(const VectorSchema& schema, const StreamKey& key, ByteSpan last,
                                 MutableByteSpan state) const;
 };

@@ -6,7 +6,6 @@
 #include <new>
 
 #include "core/base/format.h"
-#include "kernels/cpu/onebit_adam_loops.h"
 #include "kernels/cpu/optimizer_loops.h"
 #include "kernels/device_backend.h"
 #include "kernels/fixed.h"
@@ -109,30 +108,6 @@ class CpuVectorOps final : public DeviceVectorOps {
         .lamb(factors, mean.data(), mean.size(), moment.data(), variance.data(), model.data());
     return {};
   }
-  Status onebit_fold(const ops::OnebitFactors& factors, DeviceSpan<const float> gradient,
-                     DeviceSpan<const float> momentum, DeviceSpan<const float> residual, DeviceSpan<float> out,
-                     Stream&) override {
-    onebit().fold(factors, gradient.data(), momentum.data(), residual.data(), out.size(), out.data());
-    return {};
-  }
-  Status onebit_warm_up(const ops::OnebitFactors& factors, double lr, DeviceSpan<const float> mean,
-                        DeviceSpan<float> momentum, DeviceSpan<float> variance, DeviceSpan<float> model,
-                        Stream&) override {
-    onebit().warm_up(factors, lr, mean.data(), mean.size(), momentum.data(), variance.data(), model.data());
-    return {};
-  }
-  Status onebit_apply(const ops::OnebitFactors& factors, double lr, DeviceSpan<const float> momentum,
-                      DeviceSpan<const float> variance, DeviceSpan<float> model, Stream&) override {
-    onebit().apply(factors, lr, momentum.data(), variance.data(), model.size(), model.data());
-    return {};
-  }
-  Status onebit_raise(float least, DeviceSpan<float> variance, Stream&) override {
-    onebit().raise(least, variance.size(), variance.data());
-    return {};
-  }
-
- private:
-  static const cpu::OnebitAdamLoops& onebit() { return cpu::onebit_adam_loops(cpu::best_target()); }
 };
 
 class CpuBackend final : public Backend {

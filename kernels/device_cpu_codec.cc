@@ -78,9 +78,9 @@ class CpuDeviceCodec final : public DeviceCodec {
 
 Result<std::unique_ptr<DeviceCodec>> make_cpu_device_codec(const CodecSpec& spec) {
   FLUVIAL_ASSIGN(std::unique_ptr<Codec> codec, make_codec(spec));
-  if (codec->passes() != 1) {
+  if (codec->hands_down()) {
     return Error{Code::kFailedPrecondition,
-                 format_text("{} has {} passes: devices have codecs of one", to_string(spec), codec->passes())};
+                 format_text("{} begins with what rounds hand down: devices have codecs that do not", to_string(spec))};
   }
   return std::unique_ptr<DeviceCodec>(std::make_unique<CpuDeviceCodec>(std::move(codec)));
 }

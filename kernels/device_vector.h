@@ -6,7 +6,6 @@
 
 #include "kernels/device.h"
 #include "kernels/device_codec.h"
-#include "kernels/ops/onebit_adam.h"
 #include "kernels/optimizer.h"
 #include "kernels/reduce.h"
 
@@ -133,16 +132,6 @@ class DeviceVectorOps {
                                   DeviceSpan<std::byte> workspace, Stream& stream) = 0;
   virtual Status lamb(const ops::LambFactors& factors, DeviceSpan<const float> mean, DeviceSpan<float> moment,
                       DeviceSpan<float> variance, DeviceSpan<float> model, Stream& stream) = 0;
-  // 1-bit Adam's, as in cpu/onebit_adam_loops.h.
-  virtual Status onebit_fold(const ops::OnebitFactors& factors, DeviceSpan<const float> gradient,
-                             DeviceSpan<const float> momentum, DeviceSpan<const float> residual, DeviceSpan<float> out,
-                             Stream& stream) = 0;
-  virtual Status onebit_warm_up(const ops::OnebitFactors& factors, double lr, DeviceSpan<const float> mean,
-                                DeviceSpan<float> momentum, DeviceSpan<float> variance, DeviceSpan<float> model,
-                                Stream& stream) = 0;
-  virtual Status onebit_apply(const ops::OnebitFactors& factors, double lr, DeviceSpan<const float> momentum,
-                              DeviceSpan<const float> variance, DeviceSpan<float> model, Stream& stream) = 0;
-  virtual Status onebit_raise(float least, DeviceSpan<float> variance, Stream& stream) = 0;
 };
 
 }  // namespace fluvial::kernels

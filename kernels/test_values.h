@@ -87,9 +87,10 @@ inline std::unique_ptr<Codec> codec_of(std::string_view text, cpu::Target target
 }
 
 // The bytes may be of the same codec with other settings: the reference reads them, which knows the codec's name alone.
-inline bool other_settings(const Codec& codec, ByteSpan bytes) {
+inline bool other_settings(const Codec& codec, ByteSpan bytes, std::size_t value_count) {
   const CodecSpec& spec = codec.spec();
   if (bytes.size() < 4) return false;
+  if (spec.kind == CodecKind::kOnebitAdam && bytes.size() == value_count * sizeof(float)) return false;  // fp32
   const auto block = load_le<std::uint16_t>(bytes.data() + 2);
   if (spec.kind == CodecKind::kInt8 || spec.kind == CodecKind::kInt4 || spec.kind == CodecKind::kTernGrad)
     return block != spec.block_values;
@@ -97,7 +98,7 @@ inline bool other_settings(const Codec& codec, ByteSpan bytes) {
     const std::uint32_t levels = bytes.size() >= 12 ? load_le<std::uint32_t>(bytes.data() + 8) : 0;
     return block != spec.block_values || levels != spec.levels;
   }
-  if (spec.kind == CodecKind::kSign)
+  if (spec.kind == CodecKind::kSign || spec.kind == CodecKind::kOnebitAdam)
     return bytes[1] != std::byte{spec.vote} || (!spec.vote && block != spec.block_values);
   if (spec.kind == CodecKind::kRing) {
     const auto fraction_bits = static_cast<std::int16_t>(load_le<std::uint16_t>(bytes.data() + 2));
@@ -139,9 +140,10 @@ inline const std::vector<std::string>& codec_texts() {
     if (zstd_available()) {
       with_zstd.insert(with_zstd.end(), {"fp32:zstd=1", "fp16:zstd=3", "bf16:zstd=1", "topk:ratio=0.2,zstd=19"});
     }
-    with_zstd.insert(with_zstd.end(), {"ring:max=1", "ring:max=0.01,rounding=nearest", "ring:bits=2,max=600",
-                                       "ring:bits=4,max=3", "ring:bits=6,max=0.3", "ring:bits=12,max=0.05",
-                                       "ring:bits=16,max=300,rounding=nearest", "ring:bits=24,max=512"});
+    with_zstd.insert(with_zstd.end(),
+                     {"ring:max=1", "ring:max=0.01,rounding=nearest", "ring:bits=2,max=600", "ring:bits=4,max=3",
+                      "ring:bits=6,max=0.3", "ring:bits=12,max=0.05", "ring:bits=16,max=300,rounding=nearest",
+                      "ring:bits=24,max=512", "onebit_adam", "onebit_adam:freeze=1,block=300"});
     return with_zstd;
   }();
   return all;

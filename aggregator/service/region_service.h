@@ -133,7 +133,7 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   std::function<void(bool)> up_changed_;
   tree::ParentSide side_;
   ModelRelay model_;
-  tree::Vectors vectors_;  // of a round with several passes
+  tree::Vectors vectors_;  // that rounds hand down beside the model
   PartialUpload upload_;
   net::Timer timer_;
   ParentAbsence absence_;

@@ -181,10 +181,10 @@ Result<MachineCosts> probe_machine(const std::string& folder) {
 Result<CodecCosts> probe_codec(const std::string& codec, std::uint64_t params) {
   FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(codec));
   FLUVIAL_ASSIGN(auto made, kernels::make_codec(spec));
-  if (made->passes() != 1) {
+  if (made->hands_down()) {
     return Error{Code::kInvalidArgument,
                  codec +
-                     " sends several vectors a round, whose costs are not probed: expected a codec with one pass. "
+                     " has rounds that hand something down, whose costs are not probed: expected another codec. "
                      "fluvial bench tree measures a round with this one"};
   }
   const auto count = static_cast<std::size_t>(std::min(params, kValuesMax));

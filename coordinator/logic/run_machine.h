@@ -161,7 +161,7 @@ class RunMachine {
   Effects shut_out(const round::Refusal& refusal, TimePoint now);
   Effects tick(TimePoint now);
   Effects reduced(Step step, const round::VectorRef& mean, TimePoint now);
-  // `codec_state`: that the last pass leaves, of a round with several.
+  // `codec_state`: that the round leaves, where it hands one down.
   Effects finalised(Step step, const round::ModelRef& model, TimePoint now,
                     const std::optional<round::VectorRef>& codec_state = {});
   Effects commit_recorded(Step step, TimePoint now);
@@ -312,7 +312,7 @@ class RunMachine {
   std::optional<Error> spoilt_;                  // why the sum cannot be used
   std::map<SiteId, SiteInfo> connected_;
   round::CommitRecord commit_;
-  std::vector<std::uint64_t> pass_values_;  // empty: a round has one pass
+  std::vector<std::uint64_t> pass_values_;  // empty: a round has one pass, and hands nothing down
   std::optional<round::VectorRef> codec_state_;
   bool lost_early_ = false;                          // the attempt that has ended, in a later pass
   std::vector<round::PassRecord> passes_;            // of this attempt, those that are over

@@ -106,7 +106,7 @@ Effects RunMachine::reduced(Step step, const round::VectorRef& mean, TimePoint n
 
 // Who was out before the last pass is in no list of that one.
 void RunMachine::complete_commit() {
-  if (pass_values_.empty()) return;
+  if (pass_values_.size() < 2) return;
   commit_.passes = passes_;
   commit_.epoch = attempt_.epoch;
   std::map<SiteId, round::Refusal> refused = refused_before();

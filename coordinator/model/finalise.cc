@@ -78,7 +78,7 @@ class Means {
 
 // Mean and optimizer, chunk by chunk, on every core. Returns the squared 2-norm of the step.
 Result<double> step_chunk(const Means& means, const aggregate::ServerStep& step, std::span<float> state,
-                          const Workspace& work, std::size_t index) {
+                          MutableByteSpan handed, const Workspace& work, std::size_t index) {
   FLUVIAL_ASSIGN(Values<float> mean, means.chunk(index));
   const kernels::ChunkLayout& layout = means.layout();
   const std::span<float> model = layout.of(work.values, index);
@@ -91,7 +91,7 @@ Result<double> step_chunk(const Means& means, const aggregate::ServerStep& step,
     before = layout.of(work.base, index);
     std::ranges::copy(before, model.begin());
   }
-  FLUVIAL_TRY(step.apply(index, mean.span(), state, model));
+  FLUVIAL_TRY(step.apply(index, mean.span(), state, model, handed));
   if (const auto screened = kernels::screen(model, layout.first_value(index)); !screened.ok()) {
     return Error{Code::kDataLoss, "the next model would not be finite: " + screened.error().message};
   }
@@ -103,8 +103,9 @@ Result<double> step_chunk(const Means& means, const aggregate::ServerStep& step,
 // Makes the next model's bytes, digests them and writes them. Where every tensor is averaged, all of it goes on at
 // once, chunk by chunk, and the tree digest, which waits for no chunk's turn, is there first. `all_there`: with it.
 Status make_bytes(Parallel& parallel, const transfer::NodeSum& sum, const Means& means, const FinaliseInput& input,
-                  const aggregate::ServerStep& step, Workspace& work, store::ModelWriter& writer,
-                  const std::function<void(const Digest& tree)>& all_there, NextModel& next) {
+                  const aggregate::ServerStep& step, MutableByteSpan handed, Workspace& work,
+                  store::ModelWriter& writer, const std::function<void(const Digest& tree)>& all_there,
+                  NextModel& next) {
   const kernels::ChunkLayout& layout = means.layout();
   const std::size_t count = layout.chunk_count();
   const auto bytes_of = [&](std::size_t i) { return std::as_bytes(layout.of(std::span<const float>(work.values), i)); };
@@ -125,7 +126,7 @@ Status make_bytes(Parallel& parallel, const transfer::NodeSum& sum, const Means&
       return {};
     }
     const std::size_t i = piece - first;
-    FLUVIAL_ASSIGN(squares[i], step_chunk(means, step, next.optimizer_state, work, i));
+    FLUVIAL_ASSIGN(squares[i], step_chunk(means, step, next.optimizer_state, handed, work, i));
     if (!at_once) return {};
     if (tree.ready(work.room, layout.first_value(i) * sizeof(float), bytes_of(i).size())) all_there(tree.finish());
     FLUVIAL_TRY(digesting.done(i));
@@ -164,7 +165,8 @@ Result<NextModel> finalise(Parallel& parallel, const transfer::NodeSum& sum, sto
   }
   const kernels::ChunkLayout& layout = means.layout();
   aggregate::ServerStep step(input.optimizer, layout, aggregate::layers_of(schema), input.record.round.value(),
-                             input.record.contributors.total_weight());
+                             input.record.contributors.total_weight(), input.codec);
+  Buffer handed(step.handed_bytes());
   if (step.has_norms()) {
     FLUVIAL_TRY(parallel.for_each(layout.chunk_count(), [&](std::size_t i) -> Status {
       FLUVIAL_ASSIGN(Values<float> mean, means.chunk(i));
@@ -182,7 +184,8 @@ Result<NextModel> finalise(Parallel& parallel, const transfer::NodeSum& sum, sto
     const round::ModelRef unnamed{key.run, key.version, tree, schema.model_bytes()};
     if (is_trained_from && input.ahead) input.ahead({unnamed, master.bytes, {}, {}, 0, tree});
   };
-  FLUVIAL_TRY(make_bytes(parallel, sum, means, input, step, work, writer, all_there, next));
+  FLUVIAL_TRY(make_bytes(parallel, sum, means, input, step, handed.span(), work, writer, all_there, next));
+  if (handed.size() > 0) next.codec_state = named(SharedBytes::from(std::move(handed)));
   master.digest = next.master;
   next.bytes = master.bytes;
   FLUVIAL_ASSIGN(next.trained, make_trained(parallel, input.down, schema, master, input.trained_before,

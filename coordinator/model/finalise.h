@@ -24,7 +24,7 @@ struct NextModel {
   TrainedModel trained;  // what the sites go on from: the same, unless the plan's `down` says otherwise
   std::vector<float> optimizer_state;
   std::string optimizer_file;                   // for the journal; empty: none. Also of the codec's state
-  std::optional<NamedVector> codec_state = {};  // that the next round begins with, of a round with several passes
+  std::optional<NamedVector> codec_state = {};  // that the next round begins with, where one hands it down
   std::optional<Digest> sum_digest;
   double step_norm = 0;  // 2-norm of what the round changed in the averaged tensors
 };
@@ -37,6 +37,7 @@ struct FinaliseInput {
   aggregate::ServerOptimizer optimizer;
   std::vector<float> optimizer_state;
   bool sum_digest = false;
+  kernels::CodecSpec codec = {};           // the plan's
   std::optional<PassesInput> passes = {};  // of a round with several; the sum is the last one's
   DownPlan down = {};
   std::optional<aggregate::BaseModel> trained_before = {};  // of the round before; it outlives the call

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/digest/model_digest.h"
+#include "core/digest/sha256.h"
 #include "core/store/memory_file_system.h"
 
 namespace fluvial::coordinator {
@@ -59,7 +60,7 @@ class FinaliseTest : public testing::Test {
     ASSERT_TRUE(with_probes.ok());
     ASSERT_TRUE(record_.contributors.merge(*with_probes).ok());
   }
-  Result<NextModel> run(Parallel& parallel, const std::string& optimizer) {
+  Result<NextModel> run(Parallel& parallel, const std::string& optimizer, const std::string& codec = "fp32") {
     record_.run = RunId(1);
     record_.round = RoundId(4);
     FinaliseInput input{record_,
@@ -68,7 +69,8 @@ class FinaliseTest : public testing::Test {
                         SharedBytes::from(Buffer::copy_of(base_.span())),
                         *round::parse_server_optimizer(optimizer),
                         {},
-                        true};
+                        true,
+                        *kernels::parse_codec(codec)};
     std::vector<TrainedModel> ahead;
     input.ahead = [&](const TrainedModel& model) { ahead.push_back(model); };
     Result<NextModel> next = finalise(parallel, sum_, models_, std::move(input));
@@ -119,14 +121,17 @@ TEST_F(FinaliseTest, TheSumIsDividedByWhatTheMachineSays) {
 
 TEST_F(FinaliseTest, TheSameBytesInWhateverOrderThePiecesRun) {
   Backwards backwards;
-  for (const std::string optimizer : {"fedavg", "fedadam", "lamb", "delayed_nesterov"}) {
-    const Result<NextModel> one = run(serial_, optimizer);
-    const Result<NextModel> other = run(backwards, optimizer);
+  for (const std::string optimizer : {"fedavg", "fedadam", "lamb", "delayed_nesterov", "onebit_adam"}) {
+    const std::string codec = optimizer == "onebit_adam" ? "onebit_adam:freeze=3" : "fp32";
+    const Result<NextModel> one = run(serial_, optimizer, codec);
+    const Result<NextModel> other = run(backwards, optimizer, codec);
     ASSERT_TRUE(one.ok() && other.ok()) << optimizer;
     EXPECT_EQ(one->trained.ref.digest, other->trained.ref.digest) << optimizer;
     EXPECT_EQ(one->optimizer_state, other->optimizer_state) << optimizer;
     EXPECT_EQ(one->step_norm, other->step_norm) << optimizer;
     EXPECT_EQ(one->sum_digest, other->sum_digest);
+    EXPECT_EQ(one->codec_state.has_value(), optimizer == "onebit_adam");
+    if (one->codec_state) EXPECT_EQ(one->codec_state->ref, other->codec_state->ref);
   }
 }
 
@@ -150,6 +155,40 @@ TEST_F(FinaliseTest, NothingIsWrittenOfASumThatHoldsSomebodyElseToo) {
   ASSERT_FALSE(next.ok());
   EXPECT_EQ(next.error().code, Code::kDataLoss);
   EXPECT_TRUE(models_.list()->empty());
+}
+
+// In the commit of its last round of warm-up, and in each one after it.
+TEST_F(FinaliseTest, OnebitAdamHandsItsMomentumDown) {
+  const auto with = [](int freeze) { return "onebit_adam:block=128,freeze=" + std::to_string(freeze); };
+  const Result<NextModel> before = run(serial_, "onebit_adam:lr=1", with(5));
+  ASSERT_TRUE(before.ok()) << before.error().to_string();
+  EXPECT_FALSE(before->codec_state);
+  EXPECT_NEAR(before->optimizer_state[7], 0.35F, 1e-6F) << "beta1 * 0 + (1 - beta1) * 3.5";
+  EXPECT_NEAR(before->optimizer_state[607], 0.001F * 3.5F * 3.5F, 1e-6F);
+  const float ratio = 0.35F / (std::sqrt(0.01225F) + 1e-3F);
+  float first = 0;
+  std::memcpy(&first, before->bytes.bytes.data(), sizeof first);
+  EXPECT_NEAR(first, -ratio, 1e-4F);
+
+  const Result<NextModel> last = run(serial_, "onebit_adam:lr=1", with(4));
+  ASSERT_TRUE(last.ok()) << last.error().to_string();
+  EXPECT_TRUE(std::ranges::equal(last->bytes.bytes, before->bytes.bytes)) << "the model steps as in any other";
+  ASSERT_TRUE(last->codec_state);
+  EXPECT_EQ(last->codec_state->ref.digest, sha256(last->codec_state->bytes.bytes));
+  const auto sign = *kernels::make_codec(*kernels::parse_codec("sign:block=128"));
+  std::vector<float> momentum(256);
+  const ByteSpan chunk = last->codec_state->bytes.bytes.first(8 + 2 * 4 + 256 / 8);
+  ASSERT_TRUE(sign->decode_chunk(chunk, momentum).ok());
+  EXPECT_EQ(momentum[7], before->optimizer_state[7]) << "equal values are their own mean";
+  EXPECT_EQ(last->optimizer_state[7], 0.0F) << "and nothing of them is left";
+  EXPECT_EQ(last->optimizer_state[607], before->optimizer_state[607]);
+
+  const Result<NextModel> frozen = run(serial_, "onebit_adam:lr=1", with(3));
+  ASSERT_TRUE(frozen.ok()) << frozen.error().to_string();
+  EXPECT_TRUE(frozen->codec_state);
+  EXPECT_EQ(frozen->optimizer_state[607], 0.0F) << "the variance is what it was";
+  files_.restart(store::Unsynced::kLost);
+  EXPECT_TRUE(models_.load_codec_state(frozen->optimizer_file, frozen->codec_state->ref.digest).ok());
 }
 
 // Every tensor is averaged: bytes, digest and file are made at once.

@@ -8,14 +8,11 @@
 #include "kernels/vector.h"
 
 namespace fluvial::coordinator {
-namespace {
 
 NamedVector named(SharedBytes bytes) {
   const round::VectorRef ref{sha256(bytes.bytes), bytes.bytes.size()};
   return {std::move(bytes), ref};
 }
-
-}  // namespace
 
 Result<SharedBytes> mean_bytes(Parallel& parallel, const transfer::NodeSum& sum, std::uint64_t total_weight,
                                const aggregate::MeanOf& of) {
@@ -40,10 +37,19 @@ Result<NamedVector> mean_of_pass(Parallel& parallel, const transfer::NodeSum& su
   return named(std::move(bytes));
 }
 
+bool goes_on_from(const kernels::CodecSpec& before, const kernels::CodecSpec& next) {
+  if (next.kind == kernels::CodecKind::kOnebitAdam && next.freeze_rounds > 0) return false;
+  kernels::CodecSpec alike = before;
+  alike.freeze_rounds = next.freeze_rounds;
+  alike.beta1 = next.beta1;
+  alike.zstd_level = next.zstd_level;
+  return alike == next;
+}
+
 Result<NamedVector> continued_state(const kernels::Codec& codec, const round::Schema& schema, const round::Plan& plan,
                                     ByteSpan last) {
   const aggregate::Shapes shapes(schema, plan.chunk_values);
-  Buffer state(codec.state_bytes(shapes.schema()));
+  Buffer state(codec.handed_bytes(shapes.schema(), 0));
   std::ranges::fill(state.span(), std::byte{0});
   const kernels::StreamKey key = kernels::stream_key(plan.seed, 0, std::string_view());
   FLUVIAL_TRY(codec.continue_state(shapes.schema(), key, last, state.span()));

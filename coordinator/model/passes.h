@@ -22,6 +22,8 @@ struct NamedVector {
   round::VectorRef ref;
 };
 
+NamedVector named(SharedBytes bytes);
+
 // Of what the sum holds, as it travels (pass_mean.h); the sum must not change meanwhile. kDataLoss: its probes are not
 // those of the contributors, or the mean is not finite. The same sum gives the same bytes, whatever `parallel` is.
 // mean_bytes(): without its name, and without the probes: of the last pass, whose mean nobody fetches.
@@ -37,6 +39,9 @@ struct PassesInput {
   SharedBytes state = {};          // the codec's, before this round; empty: as before the first
 };
 
+// Whether a run with codec `next` goes on with the state that one with `before` left, on models of one schema. 1-bit
+// Adam does where it has no warm-up of its own.
+bool goes_on_from(const kernels::CodecSpec& before, const kernels::CodecSpec& next);
 // The state that a run's codec begins with where the run goes on from another one of the same codec and schema: `last`
 // is the state after that one's last round.
 Result<NamedVector> continued_state(const kernels::Codec& codec, const round::Schema& schema, const round::Plan& plan,

@@ -36,15 +36,16 @@ void compare_bytes(const std::string& what, std::uint64_t bytes, std::uint64_t e
 Result<PassAudit> PassAudit::of(const store::RunRow& run) {
   PassAudit audit;
   FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(run.plan.codec));
-  FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
-  if (codec->passes() == 1) return audit;
-  const aggregate::Shapes shapes(run.schema, run.plan.chunk_values);
-  FLUVIAL_ASSIGN(std::vector<std::uint64_t> values, aggregate::pass_values(*codec, shapes));
+  FLUVIAL_ASSIGN(const std::shared_ptr<const kernels::Codec> codec, kernels::make_codec(spec));
+  if (!codec->hands_down()) return audit;
+  const auto shapes = std::make_shared<const aggregate::Shapes>(run.schema, run.plan.chunk_values);
+  FLUVIAL_ASSIGN(std::vector<std::uint64_t> values, aggregate::pass_values(*codec, *shapes));
   values.pop_back();  // the last mean makes the model, and goes nowhere
   for (const std::uint64_t count : values) {
     audit.mean_bytes_.push_back(aggregate::kMeanHeadBytes + count * sizeof(float));
   }
-  audit.state_bytes_ = codec->state_bytes(shapes.schema());
+  audit.codec_ = codec;
+  audit.shapes_ = shapes;
   return audit;
 }
 
@@ -62,7 +63,8 @@ std::vector<std::string> PassAudit::faults_of(const round::CommitRecord& record)
             &faults);
     compare_bytes("the mean of " + round::pass_name(pass), passes[pass].mean.bytes, mean_bytes_[pass], &faults);
   }
-  compare_bytes("the codec's state", record.codec_state ? record.codec_state->bytes : 0, state_bytes_, &faults);
+  compare_bytes("the codec's state", record.codec_state ? record.codec_state->bytes : 0,
+                codec_ ? codec_->handed_bytes(shapes_->schema(), record.round.value()) : 0, &faults);
   return faults;
 }
 

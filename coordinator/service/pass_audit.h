@@ -4,10 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "core/aggregate/shapes.h"
 #include "core/store/rows.h"
+#include "kernels/codec.h"
 
 namespace fluvial::coordinator {
 
@@ -19,8 +22,9 @@ class PassAudit {
   std::vector<std::string> faults_of(const round::CommitRecord& record) const;
 
  private:
-  std::vector<std::uint64_t> mean_bytes_;  // of each pass before the last
-  std::uint64_t state_bytes_ = 0;
+  std::vector<std::uint64_t> mean_bytes_;        // of each pass before the last
+  std::shared_ptr<const kernels::Codec> codec_;  // with the shapes, of one that hands something down; else null
+  std::shared_ptr<const aggregate::Shapes> shapes_;
 };
 
 }  // namespace fluvial::coordinator

@@ -145,5 +145,21 @@ TEST_F(PassAuditTest, FindsVectorsOfAnotherLength) {
                                            "the codec's state has 0 bytes, expected 352"));
 }
 
+// One pass, and from the last round of the warm-up on a momentum: a bit a value, in blocks of 256.
+TEST_F(PassAuditTest, FindsAMomentumWhereNoneIsDueAndNoneWhereOneIs) {
+  run_.plan.codec = "onebit_adam:freeze=2";
+  round::CommitRecord commit;
+  commit.run = run_.id;
+  const round::VectorRef momentum{digest_of("M"), 8 + 5 * 4 + 152};  // 150 bytes of bits, to a multiple of 4
+  for (const std::uint64_t round : {1U, 2U, 3U}) {
+    commit.round = RoundId(round);
+    const bool is_due = round >= 2;
+    commit.codec_state = is_due ? std::optional(momentum) : std::nullopt;
+    EXPECT_THAT(faults_of(commit), IsEmpty()) << round;
+    commit.codec_state = is_due ? std::nullopt : std::optional(momentum);
+    EXPECT_THAT(faults_of(commit), ElementsAre(HasSubstr("the codec's state has "))) << round;
+  }
+}
+
 }  // namespace
 }  // namespace fluvial::coordinator

@@ -119,7 +119,8 @@ net::Awaitable<void> RunSteps::do_finalise(Finalise effect) {
                       run.master,
                       run.optimizer,
                       run.optimizer_state,
-                      run.machine.plan().sum_digest};
+                      run.machine.plan().sum_digest,
+                      run.codec->spec()};
   input.passes = passes_of(effect.record);
   input.down = run.down;
   const std::shared_ptr<const tree::ModelSlot> before = run.slot;  // the run may have ended by then

@@ -29,7 +29,8 @@ std::string_view unfit_for_difference(const kernels::CodecSpec& spec) {
     case CodecKind::kFp32: return "a difference in fp32 saves nothing over the model; ";
     case CodecKind::kQsgd:
     case CodecKind::kTernGrad: return kUnbiased;
-    case CodecKind::kDgc: return "it keeps state of its own; ";
+    case CodecKind::kDgc:
+    case CodecKind::kOnebitAdam: return "it keeps state of its own; ";
     case CodecKind::kPowerSgd: return "it takes several passes; ";
   }
   return "";

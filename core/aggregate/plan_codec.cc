@@ -31,6 +31,28 @@ Status check_passes(const round::Plan& plan) {
   return {};
 }
 
+// The codec is the sites' part of an algorithm, and the optimizer the root's.
+Status check_onebit(const round::Plan& plan, const kernels::CodecSpec& spec) {
+  const bool codec = spec.kind == kernels::CodecKind::kOnebitAdam;
+  const bool optimizer = plan.optimizer.kind == round::Optimizer::kOnebitAdam;
+  if (codec != optimizer) {
+    return Error{Code::kInvalidArgument,
+                 format_text("codec \"{}\" with optimizer {}: 1-bit Adam is both, codec onebit_adam at the sites and "
+                             "optimizer onebit_adam at the coordinator",
+                             plan.codec, round::optimizer_name(plan.optimizer.kind))};
+  }
+  const auto refuse = [&](const std::string& key) {
+    return Error{
+        Code::kInvalidArgument,
+        format_text("{} does not go with codec \"{}\": an update holds the momentum of its round, and no other "
+                    "can take it. Leave {} out: what misses its round travels with the site's next update",
+                    key, plan.codec, key)};
+  };
+  if (codec && round::is_async(plan)) return refuse("mode = \"async\"");
+  if (codec && round::late_is_next(plan)) return refuse("late = \"next\"");
+  return {};
+}
+
 }  // namespace
 
 Result<std::string> check_plan_codec(std::string_view text) {
@@ -43,6 +65,7 @@ Status check_codec_fits(const round::Plan& plan) {
   FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
   FLUVIAL_CHECK(codec->passes() <= round::kPassesMost, "a codec of more passes than rounds have");
   if (codec->passes() > 1) FLUVIAL_TRY(check_passes(plan));
+  FLUVIAL_TRY(check_onebit(plan, spec));
   const std::optional<int> scale = whole_scale(plan);
   if (!scale) return {};
   const double most = spec.kind == kernels::CodecKind::kRing ? kernels::ring_value_max(spec) : 1;  // of a vote

@@ -46,6 +46,23 @@ TEST(PlanCodec, RingFitsIntoThePlansNumbers) {
   EXPECT_THAT(check_codec_fits(plan).error().message, HasSubstr("expected at least 20"));
 }
 
+TEST(PlanCodec, OnebitAdamIsCodecAndOptimizer) {
+  round::Plan plan;
+  plan.codec = "onebit_adam:freeze=10";
+  EXPECT_THAT(check_codec_fits(plan).error().message,
+              HasSubstr("codec \"onebit_adam:freeze=10\" with optimizer fedavg: 1-bit Adam is both"));
+  plan.optimizer = round::ServerOptimizer::of(round::Optimizer::kOnebitAdam);
+  EXPECT_TRUE(check_codec_fits(plan).ok());
+  plan.late = "next";
+  EXPECT_THAT(check_codec_fits(plan).error().message, HasSubstr("an update holds the momentum of its round"));
+  plan.late = "residual";
+  plan.mode = "async";
+  EXPECT_THAT(check_codec_fits(plan).error().message, HasSubstr("mode = \"async\" does not go with codec"));
+  plan.mode = "rounds";
+  plan.codec = "sign";
+  EXPECT_THAT(check_codec_fits(plan).error().message, HasSubstr("codec \"sign\" with optimizer onebit_adam"));
+}
+
 TEST(PlanCodec, AVoteIsOne) {
   round::Plan plan;
   plan.codec = "sign:mode=vote";

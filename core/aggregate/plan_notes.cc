@@ -20,6 +20,7 @@ double momentum_of(const round::ServerOptimizer& optimizer) {
     case Optimizer::kFedAdam:
     case Optimizer::kFedYogi:
     case Optimizer::kLamb: return optimizer.beta1;
+    case Optimizer::kOnebitAdam:  // its codec's own
     case Optimizer::kFedAvg:
     case Optimizer::kSignSgd:
     case Optimizer::kMean: break;
@@ -32,7 +33,19 @@ double momentum_of(const round::ServerOptimizer& optimizer) {
 std::vector<std::string> plan_notes(const round::Plan& plan) {
   std::vector<std::string> notes;
   const Result<kernels::CodecSpec> spec = kernels::parse_codec(plan.codec);
-  if (!spec.ok() || momentum_of(plan.optimizer) == 0) return notes;
+  if (!spec.ok()) return notes;
+  if (spec->kind == kernels::CodecKind::kOnebitAdam && spec->freeze_rounds >= plan.rounds) {
+    notes.push_back(format_text(
+        "codec onebit_adam warms up for freeze={} rounds, in fp32, and the run has {}: take 15 to 25 % of them",
+        spec->freeze_rounds, plan.rounds));
+  }
+  if (spec->kind == kernels::CodecKind::kOnebitAdam && (plan.update_norm_max > 0 || plan.residual_norm_max > 0)) {
+    notes.push_back(
+        "behind its warm-up codec onebit_adam sends updates with momentum in them, up to 1 / (1 - beta1) times as "
+        "long: "
+        "update_norm_max and residual.norm_max have to allow for that, or most of an update waits, or is dropped");
+  }
+  if (momentum_of(plan.optimizer) == 0) return notes;
   const std::string_view server = round::optimizer_name(plan.optimizer.kind);
   if (spec->kind == kernels::CodecKind::kDgc && spec->momentum > 0) {
     notes.push_back(

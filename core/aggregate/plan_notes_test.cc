@@ -41,5 +41,17 @@ TEST(PlanNotes, NothingIsSaidOfTheOthers) {
   }
 }
 
+TEST(PlanNotes, AWarmUpThatTheRunDoesNotSurvive) {
+  round::Plan plan;
+  plan.rounds = 100;
+  plan.codec = "onebit_adam";
+  plan.optimizer = round::ServerOptimizer::of(round::Optimizer::kOnebitAdam);
+  EXPECT_THAT(plan_notes(plan), ElementsAre(HasSubstr("warms up for freeze=100 rounds, in fp32, and the run has 100")));
+  plan.codec = "onebit_adam:freeze=20";
+  EXPECT_THAT(plan_notes(plan), IsEmpty());
+  plan.update_norm_max = 3;
+  EXPECT_THAT(plan_notes(plan), ElementsAre(HasSubstr("updates with momentum in them")));
+}
+
 }  // namespace
 }  // namespace fluvial::aggregate

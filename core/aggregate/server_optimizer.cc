@@ -60,7 +60,8 @@ std::size_t state_vectors(const ServerOptimizer& optimizer) {
     case Optimizer::kFedAdam:
     case Optimizer::kFedYogi:
     case Optimizer::kDelayedNesterov:
-    case Optimizer::kLamb: return 2;
+    case Optimizer::kLamb:
+    case Optimizer::kOnebitAdam: return 2;
   }
   return 0;
 }
@@ -86,13 +87,22 @@ std::vector<Layer> layers_of(const round::Schema& schema) {
 }
 
 ServerStep::ServerStep(const ServerOptimizer& optimizer, const kernels::ChunkLayout& layout, std::vector<Layer> layers,
-                       std::uint64_t round, std::uint64_t total_weight)
+                       std::uint64_t round, std::uint64_t total_weight, const kernels::CodecSpec& codec)
     : optimizer_(optimizer),
       layout_(layout),
       layers_(std::move(layers)),
       round_(round),
       lr_(round::learning_rate(optimizer, round, total_weight)) {
   FLUVIAL_CHECK(round >= 1, "rounds are counted from 1");
+  if (optimizer.kind == Optimizer::kOnebitAdam) {
+    FLUVIAL_CHECK(codec.kind == kernels::CodecKind::kOnebitAdam, "both of 1-bit Adam, or neither");
+    onebit_ = kernels::OnebitAdam::make({.beta1 = codec.beta1,
+                                         .beta2 = optimizer.beta2,
+                                         .tau = optimizer.tau,
+                                         .freeze_rounds = codec.freeze_rounds,
+                                         .block_values = codec.block_values})
+                  .value();
+  }
   if (!has_norms()) return;
   std::uint64_t end = 0;
   for (const Layer& layer : layers_) {
@@ -105,6 +115,10 @@ ServerStep::ServerStep(const ServerOptimizer& optimizer, const kernels::ChunkLay
 
 bool ServerStep::has_norms() const {
   return optimizer_.kind == Optimizer::kLars || optimizer_.kind == Optimizer::kLamb;
+}
+
+std::size_t ServerStep::handed_bytes() const {
+  return onebit_ && onebit_->hands_down(round_) ? onebit_->momentum(layout_).bytes() : 0;
 }
 
 std::vector<ServerStep::Piece> ServerStep::pieces_of(std::size_t chunk_index) const {
@@ -185,8 +199,9 @@ void ServerStep::close() {
 }
 
 Status ServerStep::apply(std::size_t chunk_index, std::span<const float> mean, std::span<float> state,
-                         std::span<float> model) const {
+                         std::span<float> model, MutableByteSpan handed) const {
   FLUVIAL_TRY(check(chunk_index, mean.size(), state.size(), model.size()));
+  FLUVIAL_CHECK(handed.size() == handed_bytes(), "room for what is handed down");
   FLUVIAL_CHECK(!has_norms() || rates_.size() == layers_.size(), "norms are closed before the step");
   const std::span<float> moment = state_chunk(layout_, state, 0, chunk_index);
   const std::span<float> variance = state_chunk(layout_, state, 1, chunk_index);
@@ -207,6 +222,10 @@ Status ServerStep::apply(std::size_t chunk_index, std::span<const float> mean, s
       return {};
     case Optimizer::kSignSgd: kernels::apply_signsgd(lr_, mean, model); return {};
     case Optimizer::kMean: std::ranges::copy(mean, model.begin()); return {};
+    case Optimizer::kOnebitAdam: {
+      const MutableByteSpan chunk = handed.empty() ? handed : onebit_->momentum(layout_).chunk(handed, chunk_index);
+      return onebit_->step(round_, lr_, mean, moment, variance, model, chunk, layout_.first_value(chunk_index));
+    }
     case Optimizer::kLars:
     case Optimizer::kLamb: break;
   }

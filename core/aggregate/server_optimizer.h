@@ -1,11 +1,13 @@
 // Server optimizers: from the mean pseudo-gradient (base model minus local model, so it is subtracted) to the next
 // model. Pure and chunk-wise; the caller owns the state and commits it together with the model. core/round/optimizer.h
 // lists the optimizers and their options in a plan; formulas and roundings are in kernels/vector.h (fedavg, fedavgm)
-// and kernels/optimizer.h (the others): the same bits on every machine.
+// kernels/onebit_adam.h
+// (onebit_adam) and kernels/optimizer.h (the others): the same bits on every machine.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -13,13 +15,15 @@
 #include "core/round/optimizer.h"
 #include "core/round/schema.h"
 #include "kernels/chunks.h"
+#include "kernels/codec.h"
+#include "kernels/onebit_adam.h"
 
 namespace fluvial::aggregate {
 
 using round::ServerOptimizer;
 
-// How many fp32 vectors of the model's length the state holds: the moment, then the variance, or
-// delayed_nesterov's buffer.
+// How many fp32 vectors of the model's length the state holds: the moment (onebit_adam's residual, once its variance is
+// frozen), then the variance, or delayed_nesterov's buffer.
 std::size_t state_vectors(const ServerOptimizer& optimizer);
 // The state before the first round, vector after vector: zeros, but a variance of tau^2 (rounded up) for fedadagrad,
 // fedadam and fedyogi, which divide by its root without a correction.
@@ -39,19 +43,22 @@ std::vector<Layer> layers_of(const round::Schema& schema);
 // the chunks, so the model that comes out does not depend on the threads.
 class ServerStep {
  public:
-  // Rounds count from 1; layers in order, together the whole model (only used where has_norms()).
+  // Rounds count from 1; layers in order, together the whole model (only used where has_norms()). `codec` is the
+  // plan's: onebit_adam says there what sites and root must both know.
   ServerStep(const ServerOptimizer& optimizer, const kernels::ChunkLayout& layout, std::vector<Layer> layers,
-             std::uint64_t round, std::uint64_t total_weight);
+             std::uint64_t round, std::uint64_t total_weight, const kernels::CodecSpec& codec = {});
 
   bool has_norms() const;
+  // Of what the step hands down to the sites of the next round, beside the model; 0: nothing.
+  std::size_t handed_bytes() const;
 
-  // `state` is the whole state; mean and model are the chunk's. kInvalidArgument when the lengths do not fit; nothing
-  // is changed then.
+  // `state` and `handed`, of handed_bytes(), are whole; mean and model are the chunk's. kInvalidArgument when the
+  // lengths do not fit; nothing is changed then.
   Status measure(std::size_t chunk_index, std::span<const float> mean, std::span<const float> state,
                  std::span<const float> model);
   void close();
-  Status apply(std::size_t chunk_index, std::span<const float> mean, std::span<float> state,
-               std::span<float> model) const;
+  Status apply(std::size_t chunk_index, std::span<const float> mean, std::span<float> state, std::span<float> model,
+               MutableByteSpan handed = {}) const;
 
  private:
   // What of a layer lies in a chunk.
@@ -75,6 +82,7 @@ class ServerStep {
   double lr_;
   std::vector<std::vector<Piece>> pieces_;  // a chunk each, where has_norms()
   std::vector<double> rates_;               // a layer each, once closed
+  std::optional<kernels::OnebitAdam> onebit_;
 };
 
 }  // namespace fluvial::aggregate

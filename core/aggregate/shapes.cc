@@ -19,7 +19,8 @@ Shapes::Shapes(const round::Schema& schema, std::uint64_t chunk_values) : layout
 
 Result<std::vector<std::uint64_t>> pass_values(const kernels::Codec& codec, const Shapes& shapes) {
   std::vector<std::uint64_t> counts;
-  for (std::uint32_t pass = 0; codec.passes() > 1 && pass < codec.passes(); ++pass) {
+  if (!codec.hands_down()) return counts;
+  for (std::uint32_t pass = 0; pass < codec.passes(); ++pass) {
     counts.push_back(codec.pass_layout(shapes.schema(), pass).value_count);
     if (counts.back() > 0) continue;
     return Error{Code::kInvalidArgument,

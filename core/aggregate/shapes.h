@@ -25,7 +25,8 @@ class Shapes {
   std::vector<kernels::TensorShape> tensors_;
 };
 
-// How many values travel in each pass of a round; empty: there is one pass, and the model's own travel in it.
+// How many values travel in each pass of a round; empty: there is one pass, the model's own values travel in it, and
+// nothing is handed down beside the model.
 // kInvalidArgument when nothing travels in a pass: the codec finds nothing in this model to do its work on.
 Result<std::vector<std::uint64_t>> pass_values(const kernels::Codec& codec, const Shapes& shapes);
 

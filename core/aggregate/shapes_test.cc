@@ -32,6 +32,8 @@ TEST(Shapes, SayWhatTravelsInEachPass) {
   const Shapes shapes(schema_of({{"a", DType::kF32, {30, 40}}, {"b", DType::kF32, {7}}}), 100);
   EXPECT_THAT(pass_values(*codec_of("powersgd:rank=2"), shapes).value(), ElementsAre(60, 87));
   EXPECT_TRUE(pass_values(*codec_of("topk"), shapes).value().empty());
+  EXPECT_THAT(pass_values(*codec_of("onebit_adam"), shapes).value(), ElementsAre(shapes.layout().value_count))
+      << "one pass, which begins with what the round before handed down";
 }
 
 TEST(Shapes, AModelWithoutAMatrixToCutIsRefused) {

@@ -204,11 +204,11 @@ TEST(PlanFile, RefusesWithFileLineKeyAndExpectation) {
   EXPECT_EQ(plan_refusal(head + "rounds = 0"), "dir/plan.toml:2: rounds = 0: expected 1 to 1000000000");
   EXPECT_EQ(plan_refusal(head + "rounds = -3"), "dir/plan.toml:2: rounds = '-3': expected a whole number");
   EXPECT_EQ(plan_refusal(head + "value_abs_max = nan").find("dir/plan.toml:2: value_abs_max = "), 0u);
-  EXPECT_EQ(
-      plan_refusal(head + "[optimizer]\nname = 'adam'"),
-      "dir/plan.toml:3: optimizer.name = 'adam': server optimizer \"adam\": expected one of fedavg, fedavgm, "
-      "fedadagrad, fedadam, fedyogi, nesterov, delayed_nesterov, lars, lamb, mean, signsgd, and its options as in "
-      "fedavgm:lr=1,momentum=0.9");
+  EXPECT_EQ(plan_refusal(head + "[optimizer]\nname = 'adam'"),
+            "dir/plan.toml:3: optimizer.name = 'adam': server optimizer \"adam\": expected one of fedavg, fedavgm, "
+            "fedadagrad, fedadam, fedyogi, nesterov, delayed_nesterov, lars, lamb, mean, signsgd, onebit_adam, and its "
+            "options as in "
+            "fedavgm:lr=1,momentum=0.9");
   EXPECT_EQ(plan_refusal(head + "[optimizer]\nlearning_rate = 0\nname = 'fedadam'"),
             "dir/plan.toml:3: optimizer.learning_rate = 0: expected 1e-12 to 1e+06");
   EXPECT_EQ(plan_refusal(head + "[workers]\nmissing = 'wait'"),

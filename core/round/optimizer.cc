@@ -81,6 +81,11 @@ const std::vector<Entry>& entries() {
           kBeta1(0.9), kBeta2(0.999), kTau(1e-6), kDecay(0), kTrust(1)),
       row("mean", "D itself is the next model: a mean over the sites of what their workers hand over as updates"),
       row("signsgd", "model - lr sign(D), sign(0) = 0; with `sign:mode=vote` the majority of the votes", kLr(0.01)),
+      row("onebit_adam",
+          "m = beta1 m + (1 - beta1) D; v = beta2 v + (1 - beta2) D²; model - lr m / (√v + tau). With codec "
+          "`onebit_adam` "
+          "alone, which says beta1, and after how many rounds v stays and m travels",
+          kLr(0.01), kBeta2(0.999), kTau(1e-3)),
   };
   return list;
 }

@@ -7,6 +7,8 @@
 //   delayed_nesterov  the same, the momentum stepping once in N commits of few contributions  (Liu et al. 2024)
 //   lars, lamb  with a rate for each tensor                        (You et al. 2017; You et al. 2020)
 //   signsgd     the sign of D; of votes (codec sign:mode=vote) their majority          (Bernstein et al. 2018, 2019)
+//   onebit_adam Adam without bias correction, whose variance stays as it is after the rounds that codec onebit_adam
+//               names (it names beta1, too, and the two go together)                              (Tang et al. 2021)
 //   mean        D itself: a mean over the sites of whatever they hand over as their updates
 //
 // D is the mean pseudo-gradient, base minus local, so that it is subtracted.
@@ -33,6 +35,7 @@ enum class Optimizer : std::uint8_t {
   kLamb,
   kMean,
   kSignSgd,
+  kOnebitAdam,
 };
 
 std::string_view optimizer_name(Optimizer optimizer);  // "fedavg", "fedavgm", ...: in plans, on the wire, in journals
@@ -42,7 +45,7 @@ struct ServerOptimizer {
   double lr = 1.0;
   double momentum = 0.9;            // fedavgm, nesterov, delayed_nesterov, lars: in [0, 1)
   double beta1 = 0.9;               // the adaptive ones and lamb: in [0, 1)
-  double beta2 = 0.99;              // fedadam, fedyogi, lamb: likewise
+  double beta2 = 0.99;              // fedadam, fedyogi, lamb, onebit_adam: likewise
   double tau = 1e-3;                // beside the square root: > 0; lamb's epsilon
   double weight_decay = 0;          // lars, lamb
   double trust = 1;                 // lars, lamb: a factor of the layer's rate

@@ -42,6 +42,7 @@ TEST(ServerOptimizerText, DefaultsAreFixed) {
       {Optimizer::kLars, "lars:lr=1,momentum=0.9,weight_decay=0,trust=0.001"},
       {Optimizer::kLamb, "lamb:lr=0.01,beta1=0.9,beta2=0.999,tau=1e-06,weight_decay=0,trust=1"},
       {Optimizer::kMean, "mean"},
+      {Optimizer::kOnebitAdam, "onebit_adam:lr=0.01,beta2=0.999,tau=0.001"},
   };
   for (const auto& [kind, text] : cases) EXPECT_EQ(to_string(ServerOptimizer::of(kind)), text);
   // What a kind does not have stays as it is in every other: plans are compared whole.

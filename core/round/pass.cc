@@ -20,9 +20,9 @@ Status check_vector(const std::optional<VectorRef>& vector, const char* what) {
 std::string pass_name(std::uint64_t index) { return "pass " + std::to_string(index + 1); }
 
 Status check_pass(const Pass& pass) {
-  if (pass.count < 2 || pass.count > kPassesMost || pass.index >= pass.count) {
+  if (pass.count < 1 || pass.count > kPassesMost || pass.index >= pass.count) {
     return Error{Code::kInvalidArgument, pass_name(pass.index) + " of " + std::to_string(pass.count) +
-                                             ", expected one of " + std::to_string(kPassesMost)};
+                                             ", expected one of 1 to " + std::to_string(kPassesMost)};
   }
   if (pass.value_count == 0 || pass.value_count > kModelBytesMax / sizeof(float)) {
     return Error{Code::kInvalidArgument, "a pass of " + std::to_string(pass.value_count) + " values"};

@@ -28,10 +28,10 @@ struct VectorRef {
   bool operator==(const VectorRef&) const = default;
 };
 
-// The open pass of a round that has several, and what it begins with.
+// The open pass of a round that has several or begins with a codec's state, and what it begins with.
 struct Pass {
   std::uint32_t index = 0;
-  std::uint32_t count = 0;              // of the round: kPassesMost
+  std::uint32_t count = 0;              // of the round: 1 to kPassesMost
   std::uint64_t value_count = 0;        // of what travels in it
   std::optional<VectorRef> mean = {};   // of the pass before; none in the first
   std::optional<VectorRef> state = {};  // the codec's, alike at all sites; none: as it is before a run's first round

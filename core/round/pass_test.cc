@@ -22,9 +22,16 @@ TEST(Pass, OfARoundThatHasSeveral) {
   EXPECT_TRUE(pass(1, 2).is_last());
 }
 
+TEST(Pass, TheOnlyOneMayBeginWithACodecsState) {
+  EXPECT_TRUE(check_pass(pass(0, 1)).ok());
+  EXPECT_TRUE(check_pass(pass(0, 1, {}, kVector)).ok());
+  EXPECT_TRUE(pass(0, 1).is_last());
+  EXPECT_EQ(pass(0, 1, {}, kVector).made_from(), MadeFrom());
+}
+
 TEST(Pass, WhatNoRoundHasIsRefused) {
-  for (const Pass& wrong : {pass(0, 1), pass(0, kPassesMost + 1), pass(2, 2, kVector), pass(1, 3, kVector), pass(1, 2),
-                            pass(0, 2, kVector)}) {
+  for (const Pass& wrong : {pass(0, 0), pass(1, 1, kVector), pass(0, kPassesMost + 1), pass(2, 2, kVector),
+                            pass(1, 3, kVector), pass(1, 2), pass(0, 2, kVector)}) {
     EXPECT_EQ(check_pass(wrong).error().code, Code::kInvalidArgument) << wrong.index << " of " << wrong.count;
   }
   Pass empty = pass(0, 2);

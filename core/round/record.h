@@ -62,7 +62,8 @@ struct CommitRecord {
   std::vector<SiteId> late;  // participants that are neither in nor refused
   ModelRef model;
   bool late_is_next = false;  // by the plan: who is late may still enter a later round
-  // Of a round with several passes: those before the last, in order, and what the codec's state is from now on.
+  // Of a round with several passes those before the last, in order; and what the codec's state is from now on, if it
+  // has one that is the run's.
   std::vector<PassRecord> passes = {};
   std::optional<VectorRef> codec_state = {};
   Epoch epoch = {};  // and of its attempt, which its means begin with

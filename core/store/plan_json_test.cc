@@ -107,9 +107,10 @@ TEST(PlanJson, RefusesAWrongValueOfEachKind) {
   EXPECT_EQ(refusal_of("worker", R"({"x":{"start":{}}})").find("plan: worker.x.start: expected a number"), 0U);
   EXPECT_EQ(refusal_of("worker", R"({"x":{}})"), "worker.x = {}: expected start, as in {start = 0.1, decay = 0.99}");
   EXPECT_EQ(refusal_of("optimizer.name", "1"), "plan: optimizer.name: expected a text");
-  EXPECT_EQ(refusal_of("optimizer.name", "\"adam\""),
-            "server optimizer \"adam\": expected one of fedavg, fedavgm, fedadagrad, fedadam, fedyogi, nesterov, "
-            "delayed_nesterov, lars, lamb, mean, signsgd, and its options as in fedavgm:lr=1,momentum=0.9");
+  EXPECT_EQ(
+      refusal_of("optimizer.name", "\"adam\""),
+      "server optimizer \"adam\": expected one of fedavg, fedavgm, fedadagrad, fedadam, fedyogi, nesterov, "
+      "delayed_nesterov, lars, lamb, mean, signsgd, onebit_adam, and its options as in fedavgm:lr=1,momentum=0.9");
   EXPECT_EQ(refusal_of("optimizer.momentum", "1"), "optimizer.momentum = 1: expected 0 to below 1");
 }
 

@@ -28,7 +28,7 @@ Label what_label() {
 
 // Of kernels/codecs/registry.cc; core/tree's tests hold the two together.
 constexpr std::string_view kCodecs[] = {"fp32",  "fp16", "bf16", "int8",     "int4",     "sign", "topk",
-                                        "randk", "dgc",  "qsgd", "terngrad", "powersgd", "ring"};
+                                        "randk", "dgc",  "qsgd", "terngrad", "powersgd", "ring", "onebit_adam"};
 
 Label form_label() { return {"form", {"whole", "rounded", "difference"}}; }
 

@@ -82,9 +82,10 @@ TEST(Plans, RefuseWhatDoesNotHold) {
             "deadlines.soft_ms = 4611686018427: expected 1 to 86400000");
   EXPECT_EQ(REFUSAL(plan.set_hard_deadline_ms(1)), "deadlines.hard_ms = 1: expected at least deadlines.soft_ms = 7000");
   EXPECT_EQ(REFUSAL(plan.set_workers_missing("wait")), "workers.missing: expected continue or decline");
-  EXPECT_EQ(REFUSAL(plan.set_optimizer("adam")),
-            "server optimizer \"adam\": expected one of fedavg, fedavgm, fedadagrad, fedadam, fedyogi, nesterov, "
-            "delayed_nesterov, lars, lamb, mean, signsgd, and its options as in fedavgm:lr=1,momentum=0.9");
+  EXPECT_EQ(
+      REFUSAL(plan.set_optimizer("adam")),
+      "server optimizer \"adam\": expected one of fedavg, fedavgm, fedadagrad, fedadam, fedyogi, nesterov, "
+      "delayed_nesterov, lars, lamb, mean, signsgd, onebit_adam, and its options as in fedavgm:lr=1,momentum=0.9");
   EXPECT_EQ(REFUSAL(plan.set_server_learning_rate(0)), "optimizer.learning_rate = 0: expected 1e-12 to 1e+06");
   EXPECT_EQ(REFUSAL(plan.set_server_momentum(1)), "optimizer.momentum = 1: expected 0 to below 1");
   EXPECT_EQ(REFUSAL((*plan.mutable_worker())["x"] = std::numeric_limits<double>::infinity()),

@@ -33,10 +33,10 @@ std::optional<Error> lacks_passes(const Offer& offer) {
   const Result<kernels::CodecSpec> spec = kernels::parse_codec(offer.plan.codec);
   if (!spec.ok()) return std::nullopt;  // encoding says why
   const Result<std::unique_ptr<kernels::Codec>> codec = kernels::make_codec(*spec);
-  if (!codec.ok() || (*codec)->passes() == 1) return std::nullopt;
-  return Error{
-      Code::kFailedPrecondition,
-      "codec " + offer.plan.codec + " has several passes, of which its parent, of an earlier version, says nothing"};
+  if (!codec.ok() || !(*codec)->hands_down()) return std::nullopt;
+  return Error{Code::kFailedPrecondition,
+               "codec " + offer.plan.codec +
+                   " needs what rounds hand down, of which its parent, of an earlier version, says nothing"};
 }
 
 std::optional<std::uint64_t> cohort_of(const v1::Signed& opening) {

@@ -130,7 +130,7 @@ class EdgeService : public tree::UplinkOwner {
     Digest digest{};
     SharedBytes bytes;
   };
-  std::optional<Vector> codec_state_;  // of a run whose rounds have several passes, that came last
+  std::optional<Vector> codec_state_;  // of a run whose rounds hand one down, that came last
   std::optional<Vector> mean_;
   bool is_state_wanted_ = false;  // of the vector that is fetched: it is a state; else a mean
   Submission submission_;

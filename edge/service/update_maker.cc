@@ -102,9 +102,10 @@ net::Awaitable<Result<store::PendingUpdate>> UpdateMaker::make(const Encode& eff
   job.digest_kind = site_.digest_kind;  // as of now: the next parent may take another
   FLUVIAL_CO_ASSIGN(made->unspent, co_await pool.run([&] { return begin_run(effect.offer, trained); }));
   net::PoolParallel parallel(pool);
-  if (effect.offer.pass) {
+  if (effect.offer.pass && effect.offer.pass->count > 1) {
     co_return co_await pool.run([&] { return encode_first_pass(job, codec_state, *site_.store, parallel); });
   }
+  job.handed = codec_state;
   Encoding encoding(job, *site_.store, parallel);
   for (;;) {
     FLUVIAL_CO_ASSIGN(std::optional<store::PendingUpdate> durable,

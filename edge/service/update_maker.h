@@ -42,7 +42,7 @@ class UpdateMaker {
   void in_place(const TrainJob& job, std::vector<TrainedPart> parts, const round::ByteRanges& ready);
   void drop_early() { early_.drop(); }
   void take(Trained trained) { trained_ = std::move(trained); }  // for the next of these
-  // `codec_state`: of a round with several passes, as its opening named it; empty: it named none.
+  // `codec_state`: as the round's opening named it; empty: it named none.
   void encode(const Encode& effect, SharedBytes codec_state);
   void encode_pass(const EncodePass& effect, SharedBytes mean);
   void fold(const Fold& effect);

@@ -26,19 +26,6 @@ Result<std::unique_ptr<kernels::Codec>> codec_of_state(const store::Residual& re
   return kernels::make_codec(*spec);
 }
 
-// The residual, made fit to be added; how many values had to be changed for that.
-Result<std::uint64_t> read_usable(const store::Residual& residual, kernels::ChunkLayout layout, std::span<float> into,
-                                  Parallel& parallel) {
-  std::atomic<std::uint64_t> changed = 0;
-  FLUVIAL_TRY(parallel.for_each(layout.chunk_count(), [&](std::size_t i) -> Status {
-    FLUVIAL_ASSIGN(const std::uint64_t of_chunk,
-                   read_usable_residual(residual, layout.first_value(i), layout.of(into, i)));
-    changed += of_chunk;
-    return {};
-  }));
-  return changed.load();
-}
-
 }  // namespace
 
 bool keeps_state(const kernels::Codec& codec, kernels::ChunkLayout layout) {
@@ -59,32 +46,49 @@ Result<Buffer> state_before(const kernels::Codec& codec, kernels::ChunkLayout la
   return state;
 }
 
-Result<Update> fold_in(const UpdateJob& job, const kernels::Codec& codec, Update own, const store::Residual& residual,
-                       Parallel& parallel) {
+Result<Update> fold_in(const UpdateJob& job, const kernels::Codec& codec, const kernels::StreamKey& key, Update own,
+                       const store::Residual& residual, Parallel& parallel) {
   const kernels::VectorSchema schema = schema_of(job.layout());
-  std::uint64_t lost = 0;
-  Values<float> memory(residual.info().zero ? 0 : own.values().size());
-  if (!residual.info().zero) {
-    FLUVIAL_ASSIGN(lost, read_usable(residual, schema.layout, memory.span(), parallel));
-  }
-  Result<Buffer> state = state_before(codec, schema.layout, residual);
+  const kernels::ChunkLayout& layout = schema.layout;
+  Result<Buffer> state = state_before(codec, layout, residual);
   if (!state.ok() && state.error().code != Code::kDataLoss) return state.error();
   const bool damaged = !state.ok();
   if (damaged) state = zeros(codec.state_bytes(schema));
 
   Update update{.p = Buffer(own.p.size()), .integers = std::move(own.integers)};
   const std::span<float> p = update.values();
-  FLUVIAL_TRY(codec.fold(schema, own.values(), memory.span(), state->span(), p));
+  // Without the record nobody can tell what of the residual was lent: it would count twice.
+  bool is_zero = residual.info().zero || (damaged && codec.hands_down());
+  Values<float> memory(is_zero && !codec.hands_down() ? 0 : p.size());
+  std::atomic<std::uint64_t> lost = 0;
+  const auto fold = [&]() -> Status {
+    lost = 0;
+    const std::size_t chunks = memory.span().empty() ? 0 : layout.chunk_count();
+    FLUVIAL_TRY(parallel.for_each(chunks, [&](std::size_t i) -> Status {
+      const std::span<float> chunk = layout.of(memory.span(), i);
+      if (is_zero) {
+        std::ranges::fill(chunk, 0.0F);
+      } else {
+        FLUVIAL_ASSIGN(const std::uint64_t changed, read_usable_residual(residual, layout.first_value(i), chunk));
+        lost += changed;
+      }
+      return codec.lend_chunk(schema, key, i, key.round == 0 ? ByteSpan() : job.handed, chunk, state->span());
+    }));
+    return codec.fold(schema, own.values(), memory.span(), state->span(), p);
+  };
+  FLUVIAL_TRY(fold());
   Result<kernels::ScreenReport> report = kernels::screen(p);
-  const bool unusable = !report.ok();  // with a usable residual only a damaged state can bring this about
+  // With a usable residual only a damaged state can make p unusable. And of a residual that is damaged, in part, the
+  // record is of no use: what was lent would be given back and was not there.
+  const bool unusable = !report.ok() || (codec.hands_down() && lost > 0);
   if (unusable) {
     state = zeros(codec.state_bytes(schema));
-    FLUVIAL_TRY(codec.fold(schema, own.values(), memory.span(), state->span(), p));
+    is_zero = is_zero || codec.hands_down();
+    FLUVIAL_TRY(fold());
     report = kernels::screen(p);
   }
   FLUVIAL_TRY(report);
-  if (damaged || unusable) lost += schema.layout.value_count;
-  if (job.residual_lost != nullptr) *job.residual_lost += lost;
+  if (job.residual_lost != nullptr) *job.residual_lost += lost + (damaged || unusable ? layout.value_count : 0);
   update.max_abs = report->max_abs;
   if (job.plan.update_norm_max > 0) update.own = std::move(own.p);
   update.state = std::move(*state);

@@ -18,12 +18,13 @@ bool keeps_state(const kernels::Codec& codec, kernels::ChunkLayout layout);
 // when there is none or it is of a codec of another kind. kDataLoss when a file or its row is damaged.
 Result<Buffer> state_before(const kernels::Codec& codec, kernels::ChunkLayout layout, const store::Residual& residual);
 
-// p as the codec makes it of the training's own update and the residual, with the state as it then is. A chunk of the
+// p as the codec makes it of the training's own update, the residual, and what the round before handed down, with the
+// state as it then is. `key` is of the round that takes it; round 0: none does, and nothing is lent. A chunk of the
 // residual that is damaged, and a state that is, or that would make p unusable, is taken for zero and counted as
 // job.residual_lost. `own` stays in the result where the plan bounds its norm. Needs memory for two more vectors of the
 // model's length, and the state.
-Result<Update> fold_in(const UpdateJob& job, const kernels::Codec& codec, Update own, const store::Residual& residual,
-                       Parallel& parallel);
+Result<Update> fold_in(const UpdateJob& job, const kernels::Codec& codec, const kernels::StreamKey& key, Update own,
+                       const store::Residual& residual, Parallel& parallel);
 
 // What the codec makes of an update with nothing carried over (dgc: clipped), in place.
 Status fold_alone(const kernels::Codec& codec, kernels::ChunkLayout layout, std::span<float> update);

@@ -92,7 +92,7 @@ Result<Values<float>> own_of(const UpdateJob& job, std::span<const float> p, con
 Result<bool> is_too_long_alone(const UpdateJob& job, const kernels::Codec& codec, const Fitting& fitting,
                                Update& update, store::SiteStore& store, Parallel& parallel) {
   FLUVIAL_ASSIGN(const store::Residual residual, store.open_residual(job.run));
-  if (residual.info().zero) return true;
+  if (residual.info().zero && update.own.empty()) return true;
   const kernels::ChunkLayout layout = job.layout();
   Values<float> memory;
   if (update.own.empty()) {
@@ -254,13 +254,13 @@ Result<Update> p_from_gpu(const UpdateJob& job, GpuUpdate& gpu, std::vector<std:
   return update;
 }
 
-// p, ready to be encoded, with the state if the codec keeps one.
-Result<Update> p_of(const UpdateJob& job, const kernels::Codec& codec, GpuUpdate* gpu, store::SiteStore& store,
-                    Parallel& parallel) {
+// p, ready to be encoded, with the state if the codec keeps one. `key`: as for fold_in().
+Result<Update> p_of(const UpdateJob& job, const kernels::Codec& codec, const kernels::StreamKey& key, GpuUpdate* gpu,
+                    store::SiteStore& store, Parallel& parallel) {
   FLUVIAL_ASSIGN(store::Residual residual, store.open_residual(job.run));
   if (!keeps_state(codec, job.layout())) return make_update(job, gpu, residual, parallel);
   FLUVIAL_ASSIGN(Update own, make_update(job, gpu, {}, parallel));
-  return fold_in(job, codec, std::move(own), residual, parallel);
+  return fold_in(job, codec, key, std::move(own), residual, parallel);
 }
 
 }  // namespace
@@ -304,7 +304,7 @@ class Encoding::Work {
       FLUVIAL_ASSIGN(gpu_encodes, gpu->takes(codec_->spec()));
     }
     if (gpu_encodes) return encode_by(*gpu);
-    FLUVIAL_ASSIGN(Update update, p_of(job_, *codec_, gpu.get(), store_, parallel_));
+    FLUVIAL_ASSIGN(Update update, p_of(job_, *codec_, key_of(job_), gpu.get(), store_, parallel_));
     FLUVIAL_TRY(check_integers(job_, update.integers));
     reach_encoding(job_);
     return encode(std::move(update));
@@ -380,7 +380,7 @@ Result<store::PendingUpdate> encode_update(const UpdateJob& job, store::SiteStor
 Result<store::Carried> fold_update(const UpdateJob& job, store::SiteStore& store, Parallel& parallel) {
   FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, codec_of(job.plan.codec));
   FLUVIAL_ASSIGN(const std::unique_ptr<GpuUpdate> gpu, gpu_update_of(job));
-  FLUVIAL_ASSIGN(Update update, p_of(job, *codec, gpu.get(), store, parallel));
+  FLUVIAL_ASSIGN(Update update, p_of(job, *codec, {}, gpu.get(), store, parallel));
   const kernels::ChunkLayout layout = job.layout();
   FLUVIAL_ASSIGN(std::unique_ptr<store::ResidualWriter> writer, store.begin_residual(job.run));
   for (std::size_t i = 0; i < layout.chunk_count(); ++i) {

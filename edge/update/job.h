@@ -68,6 +68,7 @@ struct UpdateJob {
   std::function<void(Step)> reached = {};
   std::string site_name = {};  // what a codec draws is drawn by it
   DigestKind digest_kind = DigestKind::kStream;
+  ByteSpan handed = {};   // what the round before handed down beside the model, as the opening named it; empty: nothing
   float late_factor = 1;  // of what is left of it if it is late
   // What p was multiplied by, for what the first of several passes sends to be within the plan's bounds; may be null.
   float* pass_factor = nullptr;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <span>
@@ -17,6 +18,7 @@
 #include "edge/update/encode.h"
 #include "edge/update/open.h"
 #include "kernels/codec.h"
+#include "kernels/onebit_adam.h"
 
 namespace fluvial::edge {
 
@@ -41,11 +43,13 @@ struct Training {
       round::Schema::make({{"w", round::DType::kF32, {30, 30}}, {"b", round::DType::kF32, {100}}}).value();
   Buffer base;
   std::vector<std::pair<Buffer, std::uint32_t>> parts;
+  Buffer handed = {};
 
   UpdateJob job() const {
     UpdateJob job{kRun, round, SiteId(7), plan, schema};
     job.base_digest = sha256(base.span());
     job.base = base.span();
+    job.handed = handed.span();
     for (const auto& [model, weight] : parts) {
       job.parts.push_back({model.span(), weight});
       job.weight += weight;
@@ -55,9 +59,28 @@ struct Training {
   }
 };
 
+// What a round of onebit_adam begins with behind its warm-up: this momentum, encoded. Of other rounds nothing.
+inline Buffer handed_down(const std::string& codec, std::uint64_t round, const std::vector<float>& momentum) {
+  const kernels::CodecSpec spec = kernels::parse_codec(codec).value();
+  if (spec.kind != kernels::CodecKind::kOnebitAdam || round <= spec.freeze_rounds) return {};
+  const kernels::CodecSpec of_momentum{.kind = kernels::CodecKind::kSign, .block_values = spec.block_values};
+  const auto sign = kernels::make_codec(of_momentum).value();
+  const kernels::ChunkLayout layout{momentum.size(), kChunk};
+  const auto plan = sign->prepare({layout, {}}, momentum, {}, {}, {}, {}).value();
+  const kernels::MomentumLayout as_it_goes_down(layout, *sign);
+  Buffer handed(as_it_goes_down.bytes());
+  std::ranges::fill(handed.span(), std::byte{0});
+  for (std::size_t i = 0; i < layout.chunk_count(); ++i) {
+    const MutableByteSpan chunk = as_it_goes_down.chunk(handed.span(), i);
+    EXPECT_TRUE(sign->encode_chunk(plan, i, layout.of(std::span(momentum), i), chunk).ok());
+  }
+  return handed;
+}
+
 inline Training training(std::uint64_t round, std::string codec, const std::vector<float>& base,
                          const std::vector<float>& local) {
   Training training;
+  training.handed = handed_down(codec, round, std::vector<float>(base.size()));
   training.round = RoundId(round);
   training.plan.codec = std::move(codec);
   training.plan.chunk_values = kChunk;

@@ -112,6 +112,15 @@ Status Codec::fold(const VectorSchema& schema, std::span<const float> update, st
   return {};
 }
 
+bool Codec::hands_down() const { return passes() > 1; }
+std::size_t Codec::handed_bytes(const VectorSchema& schema, std::uint64_t) const {
+  return hands_down() ? state_bytes(schema) : 0;
+}
+Status Codec::lend_chunk(const VectorSchema&, const StreamKey&, std::size_t, ByteSpan, std::span<float>,
+                         MutableByteSpan) const {
+  return {};
+}
+
 Result<std::size_t> Codec::encode_residual_chunk(const EncodePlan& plan, std::size_t chunk_index,
                                                  std::span<const float> chunk, MutableByteSpan out,
                                                  std::span<float> residual) const {

@@ -5,7 +5,7 @@ namespace {
 
 constexpr const CodecEntry* kEntries[] = {
     &kFp32Entry,  &kFp16Entry, &kBf16Entry, &kInt8Entry,     &kInt4Entry,     &kSignEntry, &kTopkEntry,
-    &kRandkEntry, &kDgcEntry,  &kQsgdEntry, &kTernGradEntry, &kPowerSgdEntry, &kRingEntry,
+    &kRandkEntry, &kDgcEntry,  &kQsgdEntry, &kTernGradEntry, &kPowerSgdEntry, &kRingEntry, &kOnebitAdamEntry,
 };
 
 }  // namespace

@@ -44,5 +44,6 @@ extern const CodecEntry kRandkEntry;
 extern const CodecEntry kDgcEntry;
 extern const CodecEntry kPowerSgdEntry;
 extern const CodecEntry kRingEntry;
+extern const CodecEntry kOnebitAdamEntry;
 
 }  // namespace fluvial::kernels

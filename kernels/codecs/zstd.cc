@@ -55,7 +55,7 @@ void join(const std::byte* from, std::size_t values, std::byte* to) {
 
 // How many bytes of an encoded value belong together.
 std::size_t width_of(CodecKind kind) {
-  if (kind == CodecKind::kFp32) return 4;
+  if (kind == CodecKind::kFp32 || kind == CodecKind::kPowerSgd || kind == CodecKind::kOnebitAdam) return 4;
   return kind == CodecKind::kFp16 || kind == CodecKind::kBf16 ? 2 : 1;
 }
 
@@ -75,7 +75,15 @@ class ZstdCodec final : public Codec {
   }
   std::size_t workspace_bytes(const VectorSchema& schema) const override { return inner_->workspace_bytes(schema); }
   std::size_t state_bytes(const VectorSchema& schema) const override { return inner_->state_bytes(schema); }
+  bool hands_down() const override { return inner_->hands_down(); }
+  std::size_t handed_bytes(const VectorSchema& schema, std::uint64_t round) const override {
+    return inner_->handed_bytes(schema, round);
+  }
 
+  Status lend_chunk(const VectorSchema& schema, const StreamKey& key, std::size_t chunk_index, ByteSpan handed,
+                    std::span<float> residual, MutableByteSpan state) const override {
+    return inner_->lend_chunk(schema, key, chunk_index, handed, residual, state);
+  }
   Status fold(const VectorSchema& schema, std::span<const float> update, std::span<const float> residual,
               MutableByteSpan state, std::span<float> out) const override {
     return inner_->fold(schema, update, residual, state, out);
@@ -138,6 +146,30 @@ class ZstdCodec final : public Codec {
     }
     FLUVIAL_ASSIGN(const Opened inner, open(bytes, schema.layout.size(chunk_index)));
     return inner_->settle_chunk(schema, chunk_index, inner.bytes, state);
+  }
+
+  // Of codecs with several passes, and of what rounds hand down: nothing of it is an encoded chunk.
+  Status prepare_part(const EncodePlan& plan, std::size_t part) const override {
+    return inner_->prepare_part(plan, part);
+  }
+  Status leave_chunk(const EncodePlan& plan, std::size_t chunk_index, std::span<const float> values,
+                     std::span<float> out) const override {
+    return inner_->leave_chunk(plan, chunk_index, values, out);
+  }
+  Result<ExpandPlan> prepare_expand(const VectorSchema& schema, std::span<const std::span<const float>> means,
+                                    MutableByteSpan workspace) const override {
+    return inner_->prepare_expand(schema, means, workspace);
+  }
+  Status expand_chunk(const ExpandPlan& plan, std::size_t chunk_index, std::span<float> out) const override {
+    return inner_->expand_chunk(plan, chunk_index, out);
+  }
+  Status settle(const VectorSchema& schema, const StreamKey& key, std::span<const float> mean,
+                MutableByteSpan state) const override {
+    return inner_->settle(schema, key, mean, state);
+  }
+  Status continue_state(const VectorSchema& schema, const StreamKey& key, ByteSpan last,
+                        MutableByteSpan state) const override {
+    return inner_->continue_state(schema, key, last, state);
   }
 
  private:

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <tuple>
+
 #include "kernels/codecs/registry.h"
 #include "kernels/reference/reference.h"
 #include "kernels/test_values.h"
@@ -40,8 +43,8 @@ TEST(Zstd, IsAnOptionOfEveryCodec) {
 
 // The stage adds nothing to a codec but its own bytes.
 TEST(Zstd, PassesEveryVerbThrough) {
-  for (const char* text :
-       {"fp32", "fp16", "int8", "int4", "qsgd:levels=4", "terngrad", "sign", "ring:max=1", "topk", "dgc"}) {
+  for (const char* text : {"fp32", "fp16", "int8", "int4", "qsgd:levels=4", "terngrad", "sign", "ring:max=1", "topk",
+                           "dgc", "onebit_adam", "onebit_adam:freeze=1"}) {
     CodecSpec spec = parse_codec(text).value();
     const auto inner = make_codec(spec).value();
     spec.zstd_level = 1;
@@ -54,6 +57,8 @@ TEST(Zstd, PassesEveryVerbThrough) {
     EXPECT_EQ(codec->state_bytes(schema), inner->state_bytes(schema));
     EXPECT_EQ(codec->workspace_bytes(schema), inner->workspace_bytes(schema));
     EXPECT_EQ(codec->pass_layout(schema, 0), inner->pass_layout(schema, 0));
+    EXPECT_EQ(codec->hands_down(), inner->hands_down());
+    EXPECT_EQ(codec->handed_bytes(schema, 7), inner->handed_bytes(schema, 7));
     auto expected = test_values::encode(*inner, vector, 6'000);
     auto encoded = test_values::encode(*codec, vector, 6'000);
     ASSERT_EQ(to_hex(encoded.state.span()), to_hex(expected.state.span()));
@@ -70,6 +75,76 @@ TEST(Zstd, PassesEveryVerbThrough) {
     ASSERT_TRUE(inner->fold(schema, vector, vector, expected.state.span(), folded_inner).ok());
     EXPECT_EQ(folded, folded_inner);
   }
+}
+
+TEST(Zstd, WhatRoundsHandDownGoesThrough) {
+  const VectorSchema schema{.layout = {.value_count = 300, .chunk_values = 300}, .tensors = {}};
+  const auto inner = codec_of("onebit_adam:freeze=0,block=128");
+  const auto codec = codec_of("onebit_adam:freeze=0,block=128,zstd=1");
+  const auto momentum = test_values::encode(*codec_of("sign:block=128"), test_values::normals(300, 5), 300);
+  Buffer last(inner->handed_bytes(schema, 0)), next(last.size());
+  for (Buffer* const bytes : {&last, &next}) std::ranges::fill(bytes->span(), std::byte{0});
+  std::ranges::copy(momentum.chunks[0].span(), last.data());
+  ASSERT_TRUE(codec->continue_state(schema, {.run = 2}, last.span(), next.span()).ok());
+  EXPECT_EQ(to_hex(next.span()), to_hex(last.span()));
+  std::vector<float> residual(300, 1.0F), residual_inner(300, 1.0F);
+  Buffer lent(codec->state_bytes(schema)), lent_inner(lent.size());
+  for (Buffer* const bytes : {&lent, &lent_inner}) std::ranges::fill(bytes->span(), std::byte{0});
+  ASSERT_TRUE(codec->lend_chunk(schema, {.round = 1}, 0, last.span(), residual, lent.span()).ok());
+  ASSERT_TRUE(inner->lend_chunk(schema, {.round = 1}, 0, last.span(), residual_inner, lent_inner.span()).ok());
+  EXPECT_EQ(residual, residual_inner);
+  EXPECT_NE(residual[0], 1.0F);
+  EXPECT_EQ(to_hex(lent.span()), to_hex(lent_inner.span()));
+}
+
+// Both passes of a round, from the vector to the mean update and the next state.
+TEST(Zstd, SeveralPassesGoThrough) {
+  constexpr std::uint64_t kRows = 40, kCols = 50;
+  const std::uint64_t dims[] = {kRows, kCols};
+  const TensorShape tensor{.dims = dims, .offset_values = 0};
+  const VectorSchema schema{.layout = {.value_count = kRows * kCols, .chunk_values = 900}, .tensors = {&tensor, 1}};
+  const StreamKey key{.run = 1, .round = 2, .site = 3};
+  const auto vector = test_values::normals(kRows * kCols, 6);
+  const auto all_of = [&](const std::string& text) {
+    const auto codec = codec_of(text);
+    Buffer state(codec->state_bytes(schema)), workspace(codec->workspace_bytes(schema));
+    std::ranges::fill(state.span(), std::byte{0});
+    std::vector<std::vector<float>> means;
+    std::vector<float> left = vector;
+    for (std::uint32_t pass = 0; pass < codec->passes(); ++pass) {
+      const std::span<const float> reduced = pass == 0 ? std::span<const float>() : means.back();
+      const auto plan =
+          codec->prepare(schema, vector, key, {.pass = pass, .reduced = reduced}, state.span(), workspace.span());
+      EXPECT_TRUE(plan.ok());
+      for (std::size_t i = 0; i < plan->parts; ++i) EXPECT_TRUE(codec->prepare_part(*plan, i).ok());
+      std::vector<float>& mean = means.emplace_back(plan->layout.value_count);
+      for (std::size_t i = 0; i < plan->layout.chunk_count(); ++i) {
+        const std::span<const float> chunk = plan->layout.of(plan->values, i);
+        Buffer bytes(codec->encoded_bytes_max(chunk.size()));
+        bytes.shrink(codec->encode_chunk(*plan, i, chunk, bytes.span()).value());
+        EXPECT_TRUE(codec->decode_chunk(bytes.span(), plan->layout.of(std::span(mean), i)).ok());
+      }
+      if (pass + 1 < codec->passes()) continue;
+      for (std::size_t i = 0; i < schema.layout.chunk_count(); ++i) {
+        const std::span<float> chunk = schema.layout.of(std::span(left), i);
+        EXPECT_TRUE(codec->leave_chunk(*plan, i, chunk, chunk).ok());
+      }
+    }
+    const std::vector<std::span<const float>> views(means.begin(), means.end());
+    Buffer room(codec->workspace_bytes(schema));
+    const auto expanding = codec->prepare_expand(schema, views, room.span());
+    EXPECT_TRUE(expanding.ok());
+    std::vector<float> update(kRows * kCols);
+    for (std::size_t i = 0; i < schema.layout.chunk_count(); ++i) {
+      EXPECT_TRUE(codec->expand_chunk(*expanding, i, schema.layout.of(std::span(update), i)).ok());
+    }
+    Buffer next(state.size()), continued(state.size());
+    for (Buffer* const bytes : {&next, &continued}) std::ranges::fill(bytes->span(), std::byte{0});
+    EXPECT_TRUE(codec->settle(schema, key, means.back(), next.span()).ok());
+    EXPECT_TRUE(codec->continue_state(schema, {.run = 9}, next.span(), continued.span()).ok());
+    return std::tuple(update, left, to_hex(next.span()), to_hex(continued.span()));
+  };
+  EXPECT_EQ(all_of("powersgd:rank=2,zstd=1"), all_of("powersgd:rank=2"));
 }
 
 TEST(Zstd, ShortensWhatRepeatsAndStoresWhatDoesNot) {

@@ -9,17 +9,16 @@
 namespace fluvial::kernels::cpu {
 
 struct OnebitAdamLoops {
-  // out = ((beta1 * momentum + rest1 * gradient) + residual) + 0; out may be any of the inputs.
-  void (*fold)(const ops::OnebitFactors& factors, const float* gradient, const float* momentum, const float* residual,
-               std::size_t n, float* out);
+  // The root's part: moment = ((1 - beta1) * mean + moment) + 0.
+  void (*fold)(const ops::OnebitFactors& factors, const float* mean, float* moment, std::size_t n);
   // Both moments, then the step.
   void (*warm_up)(const ops::OnebitFactors& factors, double lr, const float* mean, std::size_t n, float* momentum,
                   float* variance, float* model);
   // The step alone.
   void (*apply)(const ops::OnebitFactors& factors, double lr, const float* momentum, const float* variance,
                 std::size_t n, float* model);
-  // A variance above 0 becomes at least `least`.
-  void (*raise)(float least, std::size_t n, float* variance);
+  // A site's part: what was lent goes out of the residual, k * momentum is lent in its place.
+  void (*exchange)(double k, const float* momentum, std::size_t n, float* lent, float* residual);
 };
 
 const OnebitAdamLoops& onebit_adam_loops(Target target);  // one of supported_targets()

@@ -5,11 +5,10 @@
 namespace fluvial::kernels::cpu::FLUVIAL_TARGET {
 namespace {
 
-void fold(const ops::OnebitFactors& factors, const float* gradient, const float* momentum, const float* residual,
-          std::size_t n, float* out) {
+void fold(const ops::OnebitFactors& factors, const float* FLUVIAL_RESTRICT mean, float* FLUVIAL_RESTRICT moment,
+          std::size_t n) {
   const ops::OnebitFactors by = factors;
-  FLUVIAL_INDEPENDENT
-  for (std::size_t i = 0; i < n; ++i) out[i] = ops::onebit_fold(by, gradient[i], momentum[i], residual[i]);
+  for (std::size_t i = 0; i < n; ++i) moment[i] = ops::onebit_fold(by, mean[i], moment[i]);
 }
 
 void warm_up(const ops::OnebitFactors& factors, double lr, const float* FLUVIAL_RESTRICT mean, std::size_t n,
@@ -20,21 +19,26 @@ void warm_up(const ops::OnebitFactors& factors, double lr, const float* FLUVIAL_
     const float v = ops::moment_step(by.beta2, by.rest2, variance[i], ops::square_of(mean[i]));
     momentum[i] = m;
     variance[i] = v;
-    model[i] = ops::adam_step(lr, by.eps, m, v, model[i]);
+    model[i] = ops::adam_step(lr, by.tau, m, v, model[i]);
   }
 }
 
 void apply(const ops::OnebitFactors& factors, double lr, const float* FLUVIAL_RESTRICT momentum,
            const float* FLUVIAL_RESTRICT variance, std::size_t n, float* FLUVIAL_RESTRICT model) {
-  const float eps = factors.eps;
-  for (std::size_t i = 0; i < n; ++i) model[i] = ops::adam_step(lr, eps, momentum[i], variance[i], model[i]);
+  const float tau = factors.tau;
+  for (std::size_t i = 0; i < n; ++i) model[i] = ops::adam_step(lr, tau, momentum[i], variance[i], model[i]);
 }
 
-void raise(float least, std::size_t n, float* FLUVIAL_RESTRICT variance) {
-  for (std::size_t i = 0; i < n; ++i) variance[i] = ops::raised(least, variance[i]);
+void exchange(double k, const float* FLUVIAL_RESTRICT momentum, std::size_t n, float* FLUVIAL_RESTRICT lent,
+              float* FLUVIAL_RESTRICT residual) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const float now = ops::onebit_lent(k, momentum[i]);
+    residual[i] = ops::onebit_exchange(residual[i], lent[i], now);
+    lent[i] = now;
+  }
 }
 
-constexpr OnebitAdamLoops kTable = {.fold = fold, .warm_up = warm_up, .apply = apply, .raise = raise};
+constexpr OnebitAdamLoops kTable = {.fold = fold, .warm_up = warm_up, .apply = apply, .exchange = exchange};
 
 }  // namespace
 

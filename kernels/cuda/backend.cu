@@ -20,6 +20,8 @@ class GpuBackend final : public Runtime {
       case CodecKind::kDgc: return make_topk_codec(spec);
       case CodecKind::kRandk: return make_randk_codec(spec);
       case CodecKind::kRing: return make_ring_codec(spec);
+      case CodecKind::kOnebitAdam:
+        return Error{Code::kFailedPrecondition, "onebit_adam is encoded on the CPU, where what it was lent is kept"};
       case CodecKind::kPowerSgd: break;
     }
     return Error{Code::kFailedPrecondition, "powersgd has two passes: device_powersgd.h"};

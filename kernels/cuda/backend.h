@@ -57,16 +57,6 @@ Status launch_lamb_squares(const ops::LambFactors& factors, DeviceSpan<const flo
                            Stream& stream);
 Status launch_lamb(const ops::LambFactors& factors, DeviceSpan<const float> mean, DeviceSpan<float> moment,
                    DeviceSpan<float> variance, DeviceSpan<float> model, Stream& stream);
-// The vector operations of 1-bit Adam.
-Status launch_onebit_fold(const ops::OnebitFactors& factors, DeviceSpan<const float> gradient,
-                          DeviceSpan<const float> momentum, DeviceSpan<const float> residual, DeviceSpan<float> out,
-                          Stream& stream);
-Status launch_onebit_warm_up(const ops::OnebitFactors& factors, double lr, DeviceSpan<const float> mean,
-                             DeviceSpan<float> momentum, DeviceSpan<float> variance, DeviceSpan<float> model,
-                             Stream& stream);
-Status launch_onebit_apply(const ops::OnebitFactors& factors, double lr, DeviceSpan<const float> momentum,
-                           DeviceSpan<const float> variance, DeviceSpan<float> model, Stream& stream);
-Status launch_onebit_raise(float least, DeviceSpan<float> variance, Stream& stream);
 
 using MadeCodec = Result<std::unique_ptr<DeviceCodec>>;
 MadeCodec make_float_codec(const CodecSpec& spec);  // fp32, fp16, bf16

@@ -317,23 +317,6 @@ class GpuVectorOps final : public DeviceVectorOps {
               DeviceSpan<float> variance, DeviceSpan<float> model, Stream& stream) override {
     return launch_lamb(factors, mean, moment, variance, model, stream);
   }
-  Status onebit_fold(const ops::OnebitFactors& factors, DeviceSpan<const float> gradient,
-                     DeviceSpan<const float> momentum, DeviceSpan<const float> residual, DeviceSpan<float> out,
-                     Stream& stream) override {
-    return launch_onebit_fold(factors, gradient, momentum, residual, out, stream);
-  }
-  Status onebit_warm_up(const ops::OnebitFactors& factors, double lr, DeviceSpan<const float> mean,
-                        DeviceSpan<float> momentum, DeviceSpan<float> variance, DeviceSpan<float> model,
-                        Stream& stream) override {
-    return launch_onebit_warm_up(factors, lr, mean, momentum, variance, model, stream);
-  }
-  Status onebit_apply(const ops::OnebitFactors& factors, double lr, DeviceSpan<const float> momentum,
-                      DeviceSpan<const float> variance, DeviceSpan<float> model, Stream& stream) override {
-    return launch_onebit_apply(factors, lr, momentum, variance, model, stream);
-  }
-  Status onebit_raise(float least, DeviceSpan<float> variance, Stream& stream) override {
-    return launch_onebit_raise(least, variance, stream);
-  }
 };
 
 }  // namespace

@@ -9,11 +9,11 @@ namespace fluvial::kernels::ops {
 struct OnebitFactors {
   double beta1, rest1;  // 1 - beta1
   double beta2, rest2;
-  float eps;
+  float tau;
 };
 
-FLUVIAL_HD OnebitFactors onebit_factors(double beta1, double beta2, double eps) {
-  return {beta1, 1.0 - beta1, beta2, 1.0 - beta2, static_cast<float>(eps)};
+FLUVIAL_HD OnebitFactors onebit_factors(double beta1, double beta2, double tau) {
+  return {beta1, 1.0 - beta1, beta2, 1.0 - beta2, static_cast<float>(tau)};
 }
 
 // moment * beta + value * rest, with rest = 1 - beta. Both products and the sum round to fp64 (of fp32 squares, once).
@@ -24,17 +24,22 @@ FLUVIAL_HD float moment_step(double beta, double rest, float moment, double valu
 // Exact: 48 bits.
 FLUVIAL_HD double square_of(float value) { return static_cast<double>(value) * static_cast<double>(value); }
 
-// A site's vector once the variance is frozen: its own momentum plus its residual. + 0 turns -0 into +0.
-FLUVIAL_HD float onebit_fold(const OnebitFactors& f, float gradient, float momentum, float residual) {
-  return (moment_step(f.beta1, f.rest1, momentum, static_cast<double>(gradient)) + residual) + 0.0F;
+// What the root compresses once the variance is frozen. + 0 turns -0 into +0.
+FLUVIAL_HD float onebit_fold(const OnebitFactors& f, float mean, float residual) {
+  return (static_cast<float>(f.rest1 * static_cast<double>(mean)) + residual) + 0.0F;
 }
 
-// A variance above 0 becomes at least `least`.
-FLUVIAL_HD float raised(float least, float variance) { return variance > 0.0F && variance < least ? least : variance; }
+// What a site is lent of the momentum: k M, for k = beta1 / (1 - beta1), rounded once.
+FLUVIAL_HD float onebit_lent(double k, float momentum) { return static_cast<float>(k * static_cast<double>(momentum)); }
 
-// model - lr * momentum / (sqrt(variance) + eps). A coordinate without variance has seen no gradient: it does not move.
-FLUVIAL_HD float adam_step(double lr, float eps, float momentum, float variance, float model) {
-  const float ratio = momentum / (square_root(variance) + eps);
+// A residual without what was lent when it was made, and with what is lent now.
+FLUVIAL_HD float onebit_exchange(float residual, float lent_before, float lent) {
+  return (residual - lent_before) + lent;
+}
+
+// model - lr * momentum / (sqrt(variance) + tau). A coordinate without variance has seen no gradient: it does not move.
+FLUVIAL_HD float adam_step(double lr, float tau, float momentum, float variance, float model) {
+  const float ratio = momentum / (square_root(variance) + tau);
   const float moved = static_cast<float>(static_cast<double>(model) - lr * static_cast<double>(ratio));
   return variance > 0.0F ? moved : model;
 }

@@ -49,31 +49,27 @@ OnebitAdam::OnebitAdam(Vector start, std::size_t sites)
       site_residual(sites, Vector(model.size(), 0.0)),
       server_residual(model.size(), 0.0) {}
 
-void OnebitAdam::step(double lr, const std::vector<Vector>& gradients, const std::vector<double>& weights) {
-  if (round < freeze_round) {
-    const Vector mean = mean_of(gradients, weights);
+void OnebitAdam::step(double lr, const std::vector<Vector>& updates, const std::vector<double>& weights) {
+  const bool warming_up = round < freeze_rounds;
+  if (warming_up) {
+    const Vector mean = mean_of(updates, weights);
     for (std::size_t i = 0; i < mean.size(); ++i) {
       momentum[i] = beta1 * momentum[i] + (1 - beta1) * mean[i];
       variance[i] = beta2 * variance[i] + (1 - beta2) * mean[i] * mean[i];
     }
   } else {
     std::vector<Vector> sent;
-    for (std::size_t k = 0; k < gradients.size(); ++k) {
+    for (std::size_t k = 0; k < updates.size(); ++k) {
       Vector local(momentum.size());
-      for (std::size_t i = 0; i < local.size(); ++i) local[i] = beta1 * momentum[i] + (1 - beta1) * gradients[k][i];
+      for (std::size_t i = 0; i < local.size(); ++i) local[i] = beta1 * momentum[i] + (1 - beta1) * updates[k][i];
       sent.push_back(send(local, &site_residual[k], block_values));
     }
-    momentum = mean_of(sent, weights);
-    if (two_sided) momentum = send(momentum, &server_residual, block_values);
+    momentum = send(mean_of(sent, weights), &server_residual, block_values);
   }
   for (std::size_t i = 0; i < model.size(); ++i) {
-    if (variance[i] > 0) model[i] -= lr * momentum[i] / (std::sqrt(variance[i]) + eps);
+    if (variance[i] > 0) model[i] -= lr * momentum[i] / (std::sqrt(variance[i]) + tau);
   }
-  if (++round == freeze_round) {
-    for (double& value : variance) {
-      if (value > 0) value = std::max(value, variance_floor);
-    }
-  }
+  if (++round == freeze_rounds) momentum = send(momentum, &server_residual, block_values);
 }
 
 }  // namespace fluvial::kernels::reference

@@ -106,7 +106,9 @@ std::optional<std::vector<double>> decode(std::string_view codec, ByteSpan bytes
     return decode_topk(bytes, value_count);
   } else if (name == "randk") {
     return decode_randk(bytes, value_count);
-  } else if (name == "sign") {
+  } else if (name == "onebit_adam" && bytes.size() == value_count * 4) {
+    values = decode_fp32(reader, value_count);
+  } else if (name == "sign" || name == "onebit_adam") {
     return decode_sign(bytes, value_count);
   } else if (name == "qsgd") {
     return decode_qsgd(bytes, value_count);

@@ -141,15 +141,17 @@ OptimizerState first_state(const round::ServerOptimizer& optimizer, std::span<co
   const double square = optimizer.tau * optimizer.tau;
   float variance = narrow(square);  // the least fp32 value that is not below tau^2
   if (wide(variance) < square) variance = std::nextafter(variance, std::numeric_limits<float>::infinity());
-  const bool from_zero = optimizer.kind == Optimizer::kLamb || optimizer.kind == Optimizer::kDelayedNesterov;
+  const bool from_zero = optimizer.kind == Optimizer::kLamb || optimizer.kind == Optimizer::kDelayedNesterov ||
+                         optimizer.kind == Optimizer::kOnebitAdam;
   state.variance.assign(model.size(), from_zero ? 0.0F : variance);
   return state;
 }
 
-Step optimizer_step(const round::ServerOptimizer& o, const round::Schema& schema, std::uint64_t round,
+Step optimizer_step(const round::Plan& plan, const round::Schema& schema, std::uint64_t round,
                     std::uint64_t total_weight, std::span<const float> mean, const OptimizerState& before) {
+  const round::ServerOptimizer& o = plan.optimizer;
   const double lr = round::learning_rate(o, round, total_weight);
-  Step step{before, {}};
+  Step step{before, {}, {}};
   OptimizerState& s = step.next;
   switch (o.kind) {
     case Optimizer::kFedAvg:
@@ -174,6 +176,7 @@ Step optimizer_step(const round::ServerOptimizer& o, const round::Schema& schema
     case Optimizer::kFedAdam:
     case Optimizer::kFedYogi: adaptive(o, lr, mean, s); break;
     case Optimizer::kDelayedNesterov: delayed_nesterov(o, lr, round, mean, s); break;
+    case Optimizer::kOnebitAdam: step.momentum = Onebit::of(plan)->step(o, lr, RoundId(round), mean, s); break;
     case Optimizer::kLars:
     case Optimizer::kLamb:
       step.slack.resize(mean.size(), 0);

@@ -3,17 +3,19 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "core/round/optimizer.h"
+#include "core/round/plan.h"
 #include "core/round/schema.h"
+#include "simulator/checks/onebit.h"
 
 namespace fluvial::simulator {
 
 struct OptimizerState {
   std::vector<float> model, moment, variance;  // delayed_nesterov has its buffer in the variance's place
-};
+};  // and onebit_adam, once the variance is frozen, what its momentum leaves out in the moment's
 
 // A run's state before its first round.
 OptimizerState first_state(const round::ServerOptimizer& optimizer, std::span<const float> model);
@@ -23,8 +25,9 @@ OptimizerState first_state(const round::ServerOptimizer& optimizer, std::span<co
 struct Step {
   OptimizerState next;
   std::vector<double> slack;
+  std::optional<Onebit::Momentum> momentum = {};  // of onebit_adam, where the round hands one down
 };
-Step optimizer_step(const round::ServerOptimizer& optimizer, const round::Schema& schema, std::uint64_t round,
+Step optimizer_step(const round::Plan& plan, const round::Schema& schema, std::uint64_t round,
                     std::uint64_t total_weight, std::span<const float> mean, const OptimizerState& before);
 
 }  // namespace fluvial::simulator

@@ -64,6 +64,7 @@ void RoundChecks::run_started(const store::RunRow& row, const FlatModel& initial
   run.state = first_state(row.plan.optimizer, initial.values);
   run.integers.assign(initial.integers.begin(), initial.integers.end());
   run.factors = Factors::of(row.plan, row.schema);
+  run.onebit = Onebit::of(row.plan);
   now_.runs.insert_or_assign(row.id, std::move(run));
 }
 
@@ -359,10 +360,11 @@ void RoundChecks::check_model(Run& run, const round::CommitRecord& commit, const
            : commit.contributors.total_weight();
   std::vector<float> mean;
   for (const std::int64_t value : sum.values) mean.push_back(kernels::reference::mean(value, scale, divisor));
-  check_warm_start(run, commit, mean, codec_state);
+  if (!run.onebit) check_warm_start(run, commit, mean, codec_state);
   mean = mean_update(run, commit, std::move(mean));
-  Step step = optimizer_step(run.row.plan.optimizer, run.row.schema, commit.round.value(),
-                             commit.contributors.total_weight(), mean, run.state);
+  Step step = optimizer_step(run.row.plan, run.row.schema, commit.round.value(), commit.contributors.total_weight(),
+                             mean, run.state);
+  if (run.onebit) check_momentum(run, commit, std::move(step.momentum), codec_state);
   for (std::size_t i = 0; i < model.values.size(); ++i) {
     const double off = std::abs(static_cast<double>(model.values[i]) - static_cast<double>(step.next.model[i]));
     if (!say(off <= (step.slack.empty() ? 0 : step.slack[i]), "model_chain",

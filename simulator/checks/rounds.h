@@ -15,6 +15,7 @@
 #include "core/store/journal.h"
 #include "core/store/rows.h"
 #include "simulator/checks/factors.h"
+#include "simulator/checks/onebit.h"
 #include "simulator/checks/optimizer.h"
 #include "simulator/checks/report.h"
 #include "simulator/checks/truth.h"
@@ -149,6 +150,7 @@ class RoundChecks {
     std::vector<std::int64_t> integers;  // of that model
     std::vector<std::int64_t> integers_in_doubt;
     std::optional<Factors> factors;         // of a codec with several passes
+    std::optional<Onebit> onebit;           // of 1-bit Adam
     std::vector<round::PassRecord> passes;  // of the last attempt, those that are over
     std::optional<round::VectorRef> warm;   // the codec's state of the last commit
     std::optional<round::VectorRef> warm_in_doubt;
@@ -181,6 +183,9 @@ class RoundChecks {
   void check_passes(const Run& run, const round::CommitRecord& commit);
   void check_warm_start(Run& run, const round::CommitRecord& commit, const std::vector<float>& mean,
                         const std::optional<NamedBytes>& state);
+  void check_momentum(Run& run, const round::CommitRecord& commit, std::optional<Onebit::Momentum> made,
+                      const std::optional<NamedBytes>& state);
+  void go_on(Run& run, const Run& before);
   std::vector<float> mean_update(const Run& run, const round::CommitRecord& commit, std::vector<float> mean) const;
   void settle(Run& run, const store::CommitRow& row);
   bool say(bool holds, std::string_view invariant, std::string detail);
@@ -201,7 +206,7 @@ class RoundChecks {
   std::map<NodeId, store::LeaseRow> leases_;
   std::map<RunId, RoundId> opened_;  // the greatest ever
   std::map<Digest, KnownMean> means_;
-  std::map<Digest, std::vector<float>> warm_starts_;  // by their state
+  std::map<Digest, std::vector<float>> warm_starts_;  // by their state; of 1-bit Adam the momenta
   std::uint64_t committed_count_ = 0;
   std::string trace_;
 };

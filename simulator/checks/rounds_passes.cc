@@ -59,13 +59,25 @@ void RoundChecks::run_continued(const store::RunRow& row) {
       format_text("run {} does not begin with the last model of run {}", row.id.value(), row.continues.value()));
   const OptimizerState last = before->state;
   const std::vector<std::int64_t> integers = before->integers;
-  std::optional<std::vector<float>> inherited;
-  if (before->row.plan.codec == row.plan.codec && before->row.schema == row.schema) {
-    const std::vector<float>* const warm = before->warm ? warm_start_of(before->warm->digest) : nullptr;
-    inherited = warm != nullptr ? std::optional(*warm) : before->inherited;
-  }
   run_started(row, {last.model, integers});
-  find(row.id)->inherited = std::move(inherited);
+  go_on(*find(row.id), *find(row.continues));
+}
+
+// With the codec's state, and the optimizer's.
+void RoundChecks::go_on(Run& run, const Run& before) {
+  if (run.row.keeps_optimizer) {
+    run.state.moment = before.state.moment;
+    run.state.variance = before.state.variance;
+  }
+  if (before.row.schema != run.row.schema) return;
+  if (run.onebit) {
+    if (!run.onebit->has_warm_up()) run.warm = before.warm;
+    say(run.onebit->has_warm_up() != (run.warm && run.row.keeps_optimizer), "warm_start",
+        format_text("run {} has no warm-up and nothing to go on with, or both", run.row.id.value()));
+  } else if (before.row.plan.codec == run.row.plan.codec) {
+    const std::vector<float>* const warm = before.warm ? warm_start_of(before.warm->digest) : nullptr;
+    run.inherited = warm != nullptr ? std::optional(*warm) : before.inherited;
+  }
 }
 
 // What a pass's updates were made from: the mean of this attempt, of the pass before.
@@ -133,11 +145,12 @@ void RoundChecks::pass_over(const SumOf& of, const round::ContributorSet& contri
 }
 
 void RoundChecks::check_pass_opened(const Run& run, const std::string& which, const std::optional<round::Pass>& pass) {
-  if (!say(pass.has_value() == run.factors.has_value(), "passes", which + ": opened with passes, or without them"))
-    return;
+  const bool hands_down = run.factors || run.onebit;
+  if (!say(pass.has_value() == hands_down, "passes", which + ": opened with passes, or without them")) return;
   if (!pass) return;
   const std::string whose = which + " " + round::pass_name(pass->index);
-  say(pass->count == run.factors->passes() && pass->value_count == run.factors->sent_values(pass->index), "passes",
+  const std::uint64_t values = run.factors ? run.factors->sent_values(pass->index) : run.row.schema.value_count();
+  say(pass->count == (run.factors ? run.factors->passes() : 1) && pass->value_count == values, "passes",
       whose + ": another number of passes, or of values");
   say(pass->index <= run.passes.size(), "passes", whose + " is open, and the one before is not over");
   if (pass->index == 0) {
@@ -188,16 +201,34 @@ void RoundChecks::check_warm_start(Run& run, const round::CommitRecord& commit, 
   run.warm_in_doubt = commit.codec_state;
 }
 
+// The momentum that goes down to the next round.
+void RoundChecks::check_momentum(Run& run, const round::CommitRecord& commit, std::optional<Onebit::Momentum> made,
+                                 const std::optional<NamedBytes>& state) {
+  run.warm_in_doubt.reset();
+  const std::string which = format_text("round {}", commit.round.value());
+  const bool is_there = state.has_value() && commit.codec_state.has_value();
+  const bool is_absent = !state && !commit.codec_state;
+  if (!say(made ? is_there : is_absent, "warm_start", which + ": committed with a momentum, or without one")) return;
+  if (!made) return;
+  say(*commit.codec_state == round::VectorRef{state->digest, state->bytes.size()}, "warm_start",
+      which + ": the commit names another momentum than was made");
+  say(std::ranges::equal(state->bytes, made->bytes), "warm_start",
+      which + ": the momentum that the next round begins with is not what the optimizer leaves");
+  warm_starts_.insert_or_assign(state->digest, std::move(made->values));
+  run.warm_in_doubt = commit.codec_state;
+}
+
 void RoundChecks::state_loaded(RunId id, const NamedBytes& state) {
   Run* const run = find(id);
-  if (run == nullptr || !run->factors) return;
+  if (run == nullptr || !(run->factors || run->onebit)) return;
   const std::string which = format_text("run {}", id.value());
-  if (!run->commits.empty()) {
-    say(run->warm == std::optional(round::VectorRef{state.digest, state.bytes.size()}), "warm_start",
+  const bool inherits = !state.bytes.empty();
+  if (run->onebit || !run->commits.empty()) {
+    const round::VectorRef named{state.digest, state.bytes.size()};
+    say(run->warm == (inherits ? std::optional(named) : std::nullopt), "warm_start",
         which + " is taken up with another state than its last commit's");
     return;
   }
-  const bool inherits = !state.bytes.empty();
   say(inherits == run->inherited.has_value(), "warm_start", which + " begins with a state, or inherits one");
   if (!inherits || !run->inherited) return;
   const std::string wrong = run->factors->wrong_state(state.bytes, *run->inherited, {});

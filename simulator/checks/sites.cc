@@ -6,6 +6,7 @@
 
 #include "core/base/format.h"
 #include "kernels/reference/dgc.h"
+#include "simulator/checks/onebit.h"
 
 namespace fluvial::simulator {
 namespace {
@@ -27,6 +28,12 @@ Values sum(const Values& a, const Values& b) {
   Values out(std::max(a.size(), b.size()));
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = at(a, i) + at(b, i);
   return out;
+}
+
+Values less(Values a, const Values& b) {
+  a.resize(std::max(a.size(), b.size()));
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = a[i] - at(b, i);
+  return a;
 }
 
 Values damped(Values values, float factor) {
@@ -264,7 +271,8 @@ void SiteChecks::resolved(SiteId site, RunId run, Book& book) {
         if (!named) report_("conservation", who(site, run) + ": it counts, by another pass than its last");
         if (named) book.residual = {pending.later->left, 0, {}};
       } else if (sent != nullptr) {
-        book.residual = {left_out(pending.p, sent->values), 0, masked(pending.moment, sent->values)};
+        const bool all = pending.is_onebit;  // of what was lent is used up
+        book.residual = {left_out(pending.p, sent->values), 0, all ? Values() : masked(pending.moment, sent->values)};
       }
       break;
     case round::Outcome::kLate:
@@ -280,27 +288,57 @@ void SiteChecks::resolved(SiteId site, RunId run, Book& book) {
 
 void SiteChecks::encoded(const std::string& name, SiteId site, RunId run, Book& book, const Pending& seen) {
   const Trained& trained = *book.trained;
-  Pending expected = made(book);
+  Pending expected = made(book, lent(name, book));
   wrong(name, "its submission", seen.p, expected.p);
   if (seen.integers != trained.integers || seen.weight != trained.weight) {
     report_("conservation", name + ": its submission's integers or weight are not those that it trained");
   }
   if (seen.passes > 1) check_first_pass(name, site, run, book, seen);
+  if (expected.is_onebit) check_sent(name, site, run, book, seen);
   book.pending = seen;
   book.pending->moment = std::move(expected.moment);
+  book.pending->is_onebit = expected.is_onebit;
   book.pending->later.reset();  // follow_pass() looks at it
 }
 
-SiteChecks::Pending SiteChecks::made(const Book& book) {
+SiteChecks::Pending SiteChecks::made(const Book& book, Values lent) {
   Pending made;
   Values update = book.trained->update;
-  if (const auto dgc = kernels::reference::dgc_options(book.trained->codec)) {
+  Values carried = book.residual.values;
+  if (const auto dgc = kernels::reference::dgc_options(book.trained->plan.codec)) {
     made.moment = book.residual.moment;
     made.moment.resize(update.size());
     kernels::reference::dgc_moment(*dgc, made.moment, update);
   }
-  made.p = sum(update, book.residual.values);
+  if (Onebit::of(book.trained->plan)) {
+    made.is_onebit = true;
+    made.moment = std::move(lent);
+    carried = sum(less(carried, book.residual.moment), made.moment);
+  }
+  made.p = sum(update, carried);
   return made;
+}
+
+SiteChecks::Values SiteChecks::lent(const std::string& name, const Book& book) {
+  const std::optional<Onebit> onebit = Onebit::of(book.trained->plan);
+  const std::optional<Digest>& state = book.trained->warm_start;
+  if (!onebit || !state) return {};
+  const std::vector<float>* const momentum = rounds_.warm_start_of(*state);
+  if (momentum != nullptr) return onebit->lent(*momentum);
+  report_("warm_start", name + ": it is lent of a momentum that nobody made");
+  return {};
+}
+
+// Within the plan's bounds all of p goes into what is sent.
+void SiteChecks::check_sent(const std::string& name, SiteId site, RunId run, const Book& book, const Pending& seen) {
+  const round::Plan& plan = book.trained->plan;
+  const KnownUpdate* const is = truth_.find(run, seen.round, site, 0, seen.digest);
+  if (is == nullptr) return;  // has been reported
+  const Values expected = Onebit::of(plan)->sent(seen.round, seen.p);
+  const bool beyond_value = std::ranges::any_of(
+      seen.p, [&](float value) { return std::abs(static_cast<double>(value)) > plan.value_abs_max; });
+  if (beyond_value || (plan.update_norm_max > 0 && norm(expected) * (1 + 0x1p-40) > plan.update_norm_max)) return;
+  wrong(name, "what it sends", {is->values.begin(), is->values.end()}, expected);
 }
 
 void SiteChecks::compare(const std::string& name, Book& book, const Seen& seen) {
@@ -323,11 +361,14 @@ void SiteChecks::compare(const std::string& name, Book& book, const Seen& seen) 
   }
   // The store's word is taken for all but moments: nobody asks for those, and what is made with one is compared.
   Values in_force = dropped ? Values() : std::move(book.residual.moment);
-  Values of_pending = book.pending ? std::move(book.pending->moment) : Values();
+  const std::optional<Pending> of_pending = std::move(book.pending);
   book.pending = seen.pending;
   book.residual = seen.residual;
   book.residual.moment = std::move(in_force);
-  if (book.pending) book.pending->moment = std::move(of_pending);
+  if (book.pending && of_pending) {
+    book.pending->moment = of_pending->moment;
+    book.pending->is_onebit = of_pending->is_onebit;
+  }
 }
 
 void SiteChecks::wrong(const std::string& name, const std::string& what, const Values& is, const Values& expected) {

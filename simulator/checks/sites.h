@@ -4,11 +4,14 @@
 //
 //   encoding   p = (base - local) + residual, in fp32; integers and weight are those that were trained. With dgc the
 //              moment u = m u + (base - local) is added in the place of base - local; counted it forgets what was sent,
-//              late it stays as it was made, refused as it was before; it is dropped and inherited with the residual
+//              late it stays as it was made, refused as it was before; it is dropped and inherited with the residual.
+//              With onebit_adam what it was lent before is given back and what it is lent now is added, each in fp32:
+//              k M, of the momentum that a signed opening names. What was lent goes as the moment does; counted, all of
+//              it is used up
 //   counted    residual = p - decode(what was sent), in fp32       only if the journal holds it with its digest
 //   late       residual = p, times the factor of late.md           only if the journal neither holds nor refuses it
 //   refused    residual as it was, p is dropped                    only if the journal refuses it
-//   folding    residual = (base - local) + residual
+//   folding    residual = (base - local) + residual                with onebit_adam without what was lent
 //   a pass     what it sends of p, by the state or the mean that a signed opening names, and what it would leave:
 //   within
 //              the bounds of factors.h. Counted, residual = what it would leave, to the last bit. One for each mean,
@@ -43,8 +46,8 @@ struct Trained {
   std::vector<std::int64_t> integers;
   std::uint64_t weight = 0;
   bool lost = false;  // of an earlier history: it goes into the residual, and its round is not recorded
-  std::string codec = {};
-  std::optional<Digest> warm_start = {};  // the codec's state that its opening names, of a codec with several passes
+  round::Plan plan = {};
+  std::optional<Digest> warm_start = {};  // the codec's state that its opening names, where rounds hand one down
 };
 // Of the plan; 0: none.
 struct CarriedBounds {
@@ -92,7 +95,8 @@ class SiteChecks {
     Values p;
     std::vector<std::int64_t> integers;
     std::uint64_t weight = 0;
-    Values moment = {};  // of dgc, as p was made with
+    Values moment = {};  // of dgc, as p was made with; of onebit_adam what was lent
+    bool is_onebit = false;
     std::uint32_t passes = 1;
     std::optional<Later> later = {};
   };
@@ -126,7 +130,10 @@ class SiteChecks {
   static bool folded(const Book& book, const Seen& seen);
   void follow(const std::string& name, SiteId site, RunId run, Book& book, const Seen& seen);
   void resolved(SiteId site, RunId run, Book& book);
-  static Pending made(const Book& book);  // what its training and what it carries make: p and the moment
+  // What its training and what it carries make: p and the moment. `lent`: of onebit_adam, as of now.
+  static Pending made(const Book& book, Values lent = {});
+  Values lent(const std::string& name, const Book& book);
+  void check_sent(const std::string& name, SiteId site, RunId run, const Book& book, const Pending& seen);
   void encoded(const std::string& name, SiteId site, RunId run, Book& book, const Pending& seen);
   // ---- sites_passes.cc
   std::optional<std::optional<Later>> look_at_pass(SiteId site, RunId run, const store::PendingInfo& first,

@@ -1,8 +1,11 @@
 // Whoever looks after the coordinator: revokes, enrols, pauses, stops, and mends what it says is wrong.
 #include <boost/asio/awaitable.hpp>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "coordinator/model/passes.h"
+#include "core/aggregate/server_optimizer.h"
 #include "core/digest/sha256.h"
 #include "core/net/deadline.h"
 #include "kernels/codec.h"
@@ -12,6 +15,12 @@ namespace fluvial::simulator {
 namespace {
 
 constexpr Duration kAttendance = std::chrono::seconds(3);  // how soon somebody looks
+
+Result<std::string> without_warm_up(std::string_view codec) {
+  FLUVIAL_ASSIGN(kernels::CodecSpec spec, kernels::parse_codec(codec));
+  spec.freeze_rounds = 0;
+  return kernels::to_string(spec);
+}
 
 }  // namespace
 
@@ -123,17 +132,29 @@ Result<CoordinatorRole::Continuation> CoordinatorRole::continuation_of(const sto
   next.row.continues = before.id;
   next.row.initial_model = last ? last->master : before.initial_model;
   next.row.codec_state.reset();
+  next.row.keeps_optimizer = false;
+  next.row.plan.codec = cast_.scenario().plan.codec;
   FLUVIAL_ASSIGN(store::Model model, models_->load({before.id, version}, next.row.initial_model));
   next.model = std::move(model.bytes);
   const std::optional<round::VectorRef>& left = last ? last->record.codec_state : before.codec_state;
   if (!left) return next;
   const std::string reference =
       last ? last->optimizer : store::ModelStore::name_of({before.id, ModelVersion(0)}, store::ModelFile::kOptimizer);
+  // After 1-bit Adam's warm-up: with a new one, or with what the run before has learned in its own.
+  const bool is_onebit = before.plan.optimizer.kind == round::Optimizer::kOnebitAdam;
+  if (is_onebit && cast_.world().chance().stream("warm up again", before.id.value()).below(3) != 0) {
+    FLUVIAL_ASSIGN(next.row.plan.codec, without_warm_up(before.plan.codec));
+    const std::size_t vectors = aggregate::state_vectors(before.plan.optimizer);
+    FLUVIAL_ASSIGN(next.states.optimizer, models_->load_optimizer(reference, vectors * before.schema.value_count()));
+    next.row.keeps_optimizer = true;
+  }
+  FLUVIAL_ASSIGN(const kernels::CodecSpec own, kernels::parse_codec(before.plan.codec));
+  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(next.row.plan.codec));
+  if (!coordinator::goes_on_from(own, spec)) return next;
   FLUVIAL_ASSIGN(const Buffer state, models_->load_codec_state(reference, left->digest));
-  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(before.plan.codec));
   FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
   FLUVIAL_ASSIGN(coordinator::NamedVector begins,
-                 coordinator::continued_state(*codec, before.schema, before.plan, state.span()));
+                 coordinator::continued_state(*codec, before.schema, next.row.plan, state.span()));
   next.row.codec_state = begins.ref;
   next.states.codec = std::move(begins.bytes);
   return next;

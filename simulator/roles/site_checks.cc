@@ -62,7 +62,7 @@ void SiteRole::take_in(const edge::Offer& offer, bool lost, const CarriedBounds&
   const std::uint64_t weight = std::min<std::uint64_t>(made.weight, offer.weight_max);  // as the round records it
   cast_.checks().sites().beginning(self(), offer.run, offer.continues);
   cast_.checks().sites().encoding(self(), offer.run,
-                                  {offer.round, made.update, made.integers, weight, lost, offer.plan.codec,
+                                  {offer.round, made.update, made.integers, weight, lost, offer.plan,
                                    is_warm ? std::optional(offer.pass->state->digest) : std::nullopt},
                                   bounds, malice_.is_wicked());
   faults_before_ = world().disk(host()).faults_met();

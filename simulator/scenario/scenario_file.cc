@@ -46,6 +46,16 @@ std::vector<std::string> known_keys() {
   return keys;
 }
 
+// 1-bit Adam is a codec and an optimizer, and neither goes with another one: where both are lists, the codec decides.
+void choose_optimizer(std::vector<config::TomlEntry>& plan) {
+  constexpr std::string_view kBoth = "onebit_adam";
+  const auto codec = std::ranges::find(plan, "codec", &config::TomlEntry::key);
+  const auto optimizer = std::ranges::find(plan, "optimizer.name", &config::TomlEntry::key);
+  if (codec == plan.end() || optimizer == plan.end() || optimizer->items.empty()) return;
+  if (!codec->value.starts_with(kBoth) || optimizer->value.starts_with(kBoth)) return;
+  optimizer->value = kBoth;
+}
+
 double draw_number(Rng& rng, double low, double high, bool whole) {
   if (!whole) return between(rng, low, high);
   return static_cast<double>(between(rng, static_cast<std::uint64_t>(low), static_cast<std::uint64_t>(high)));
@@ -130,7 +140,6 @@ Status ScenarioFile::check_plans() const {
     std::vector<config::TomlEntry> plan = plan_;
     for (config::TomlEntry& entry : plan) {
       if (!entry.items.empty()) entry.value = entry.items[std::min(i, entry.items.size() - 1)];
-      entry.items.clear();
     }
     FLUVIAL_TRY(with_plan({}, plan));
   }
@@ -170,6 +179,8 @@ Result<ScenarioFile> ScenarioFile::load(const std::string& path) {
 
 Result<Scenario> ScenarioFile::with_plan(Scenario scenario, const std::vector<config::TomlEntry>& plan) const {
   std::vector<config::TomlEntry> entries = plan;
+  choose_optimizer(entries);
+  for (config::TomlEntry& entry : entries) entry.items.clear();
   if (std::ranges::find(entries, "name", &config::TomlEntry::key) == entries.end()) {
     entries.push_back({.key = "name", .value = name_});
   }
@@ -205,7 +216,6 @@ Result<Scenario> ScenarioFile::draw(std::uint64_t seed) const {
       const double number = draw_number(rng, number_of(entry.items[0]), number_of(entry.items[1]), whole);
       entry.value = whole ? std::to_string(static_cast<std::uint64_t>(number)) : number_text(number);
     }
-    entry.items.clear();
   }
   return with_plan(std::move(scenario), plan);
 }

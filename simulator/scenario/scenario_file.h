@@ -1,6 +1,6 @@
 // scenario.toml : every number is a value, or [low, high] drawn from the seed; every text
-// of the plan is a text, or a list of which the seed takes one. `base` names another file, whose keys hold unless this
-// one says otherwise.
+// of the plan is a text, or a list of which the seed takes one (of optimizers onebit_adam for a codec onebit_adam,
+// which goes with no other). `base` names another file, whose keys hold unless this one says otherwise.
 #pragma once
 
 #include <string>

@@ -57,6 +57,21 @@ deadlines.hard_ms = 300
   EXPECT_THAT(codecs, testing::ElementsAre("fp32", "int8"));
 }
 
+TEST(ScenarioFile, OneBitAdamIsDrawnWithBothItsHalves) {
+  const auto file = ScenarioFile::parse(
+      "name = \"t\"\n[plan]\ncodec = [\"fp32\", \"onebit_adam:freeze=2\"]\noptimizer.name = [\"fedavg\", \"lamb\"]\n",
+      "s.toml");
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  int drawn_with_it = 0;
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const round::Plan plan = file->draw(seed).value().plan;
+    const bool is_onebit = plan.optimizer.kind == round::Optimizer::kOnebitAdam;
+    EXPECT_EQ(is_onebit, plan.codec != "fp32");
+    drawn_with_it += is_onebit ? 1 : 0;
+  }
+  EXPECT_GT(drawn_with_it, 10);
+}
+
 TEST(ScenarioFile, SaysWhichLineIsWrong) {
   EXPECT_EQ(refusal("x = 1\n"), "dir/s.toml:1: unknown key 'x'");
   EXPECT_EQ(refusal("name = \"t\"\n[faults.network]\nlos = 0.1\n"),

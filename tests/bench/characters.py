@@ -32,6 +32,9 @@ CODECS = [
     "dgc:ratio=0.001,momentum=0.7,warmup=10@fedavg:lr=0.5",
     "sign@fedavg",
     "sign:mode=vote@signsgd:lr=0.002",
+    "fp32@fedadam:lr=0.01",
+    "onebit_adam:freeze=10@onebit_adam:lr=0.01",
+    "powersgd:rank=8@fedavg",
 ]
 
 

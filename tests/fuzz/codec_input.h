@@ -15,15 +15,16 @@ namespace fluvial::fuzz {
 constexpr std::size_t kInputHeaderBytes = 4;
 constexpr std::size_t kValuesEnd = 4'096;
 
-constexpr std::uint8_t kReaders = 16;        // those below 12 are the numbers of CodecKind then
-constexpr std::uint8_t kReadPartial = 12;    // packed int64 sums
-constexpr std::uint8_t kReadSpecText = 13;   // the text of a codec
-constexpr std::uint8_t kReadAdamState = 14;  // a saved state of 1-bit Adam; the variant: of which part
-constexpr std::uint8_t kReadRing = 15;       // encoded chunks of that codec
+constexpr std::uint8_t kReaders = 16;         // those below 12 are the numbers of CodecKind then
+constexpr std::uint8_t kReadPartial = 12;     // packed int64 sums
+constexpr std::uint8_t kReadSpecText = 13;    // the text of a codec
+constexpr std::uint8_t kReadOnebitAdam = 14;  // encoded chunks of that codec
+constexpr std::uint8_t kReadRing = 15;        // likewise
 // The variant: index into the texts of its codec in codec_texts(); its upper two bits: index into supported_targets().
 constexpr std::uint8_t kVariants = 64;
 
 inline std::uint8_t reader_of(kernels::CodecKind kind) {
+  if (kind == kernels::CodecKind::kOnebitAdam) return kReadOnebitAdam;
   return kind == kernels::CodecKind::kRing ? kReadRing : static_cast<std::uint8_t>(kind);
 }
 

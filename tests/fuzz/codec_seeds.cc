@@ -13,7 +13,6 @@
 
 #include "core/base/testing.h"
 #include "kernels/fixed.h"
-#include "kernels/onebit_adam.h"
 #include "kernels/test_values.h"
 #include "tests/fuzz/codec_input.h"
 
@@ -124,27 +123,10 @@ void add_partials(Seeds& seeds) {
   }
 }
 
-template <typename State>
-void add_state(std::string name, std::uint8_t choice, const State& state, Seeds& seeds) {
-  std::vector<std::byte> bytes(kernels::saved_bytes(state));
-  kernels::save(state, bytes);
-  seeds[std::move(name)] = input_of(kReadAdamState, choice, state.momentum.size(), bytes);
-}
-
-void add_states(Seeds& seeds) {
-  std::vector<float> momentum = {1, -2, 0.5F}, variance = {0, 3, 4}, residual = {-1, 0, 1};
-  add_state("adam-site", 0, kernels::OnebitAdamSite{.round = 1, .momentum = momentum, .residual = residual}, seeds);
-  kernels::OnebitAdamServer server = {.round = 2, .momentum = momentum, .variance = variance, .residual = {}};
-  add_state("adam-server", 1, server, seeds);
-  server.residual = residual;
-  add_state("adam-server-two-sided", 2, server, seeds);
-}
-
 int run(bool check, const std::filesystem::path& folder) {
   Seeds seeds;
   add_codecs(seeds);
   add_partials(seeds);
-  add_states(seeds);
   int different = 0;
   for (const auto& [name, content] : seeds) {
     if (!check) {

@@ -57,7 +57,7 @@ std::optional<Buffer> by_hand(std::string_view codec, const Buffer* base, ByteSp
     if (bytes.size() - 4 < size) return std::nullopt;
     const ByteSpan chunk = bytes.subspan(4, size);
     const auto decoded = kernels::reference::decode(codec, chunk, count);
-    if (!decoded || kernels::test_values::other_settings(*made, chunk)) return std::nullopt;
+    if (!decoded || kernels::test_values::other_settings(*made, chunk, count)) return std::nullopt;
     for (std::size_t i = 0; i < count; ++i) {
       const auto value = static_cast<float>((*decoded)[i]);
       values[first + i] = base == nullptr ? value : values[first + i] + value + 0.0F;

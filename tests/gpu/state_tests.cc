@@ -1,9 +1,7 @@
-// What is kept from round to round (dgc's momentum, 1-bit Adam's moments): the same on a device as on the CPU, over
-// some rounds.
+// What is kept from round to round (dgc's momentum): the same on a device as on the CPU, over some rounds.
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/device_onebit_adam.h"
 #include "kernels/device_vector.h"
 #include "kernels/test_values.h"
 #include "tests/gpu/check.h"
@@ -12,7 +10,6 @@ namespace fluvial::gpu_test {
 namespace {
 
 using kernels::ChunkOutcome;
-using kernels::OnebitAdam;
 using kernels::VectorSchema;
 using kernels::test_values::adversarial;
 using kernels::test_values::normals;
@@ -83,70 +80,6 @@ void keeps_its_state(const Context& context, const std::string& text, std::size_
         text + ": a workspace that is too small is refused");
 }
 
-struct AdamServer {
-  std::vector<float> momentum, variance, residual, model;
-};
-
-// Warm-up, the freeze, and compression one way or both: a site folds what came down, and the server steps.
-void onebit_adam(const Context& context, const kernels::OnebitAdamOptions& options, std::size_t size,
-                 std::size_t skew) {
-  const OnebitAdam cpu = require(OnebitAdam::make(options));
-  const auto device = require(kernels::DeviceOnebitAdam::make(context.device, options));
-  Stream stream = require(Stream::make(context.device));
-  const PinnedBuffer pinned = require(PinnedBuffer::make(context.device, sizeof(ChunkOutcome)));
-  auto* const outcome = pinned.as<ChunkOutcome>().data();
-  const std::size_t kept = options.two_sided ? size : 0;
-  AdamServer server{std::vector<float>(size), std::vector<float>(size), std::vector<float>(kept), normals(size, 30)};
-  std::vector<float> residual = normals(size, 31, 0.1F), vector(size);
-  const OnDevice<float> momentum(context.device, view(server.momentum), stream, skew);
-  const OnDevice<float> variance(context.device, view(server.variance), stream, skew);
-  const OnDevice<float> left(context.device, view(server.residual), stream, skew);
-  const OnDevice<float> model(context.device, view(server.model), stream, skew);
-  const OnDevice<float> site_residual(context.device, view(residual), stream, skew);
-  const OnDevice<float> out(context.device, size, stream, skew);
-  const OnDevice<std::byte> bytes(context.device, device.downward(options.freeze_round).encoded_bytes_max(size),
-                                  stream);
-  for (std::uint64_t round = 0; round < options.freeze_round + 3; ++round) {
-    auto gradient = update_of(size, round);
-    gradient[0] = 0;  // sees no gradient: does not move
-    const OnDevice<float> x(context.device, view(gradient), stream, skew);
-    cpu.fold(round, gradient, server.momentum, residual, vector);
-    require(device.fold(round, x.span(), momentum.span(), site_residual.span(), out.span(), stream));
-    check_same(view(out.values()), view(vector), "1-bit Adam: what a site sends");
-    Buffer encoded(cpu.downward(round).encoded_bytes_max(size));
-    const std::size_t used = require(cpu.step({round, server.momentum, server.variance, server.residual}, 0.01, vector,
-                                              server.model, encoded.span()));
-    require(device.step({round, momentum.span(), variance.span(), left.span()}, 0.01, out.span(), model.span(),
-                        bytes.span(), outcome, stream));
-    check_same(view(momentum.values()), view(server.momentum), "1-bit Adam: the momentum");
-    check_same(view(variance.values()), view(server.variance), "1-bit Adam: the variance");
-    check_same(view(left.values()), view(server.residual), "1-bit Adam: the server's residual");
-    check_same(view(model.values()), view(server.model), "1-bit Adam: the model");
-    if (used == 0) continue;
-    check(require(device.downward(round).encoded_bytes(*outcome)) == used, "1-bit Adam: the size of what goes down");
-    const auto sent = bytes.values();
-    check_same(std::span(sent).first(used), ByteSpan(encoded.span()).first(used), "1-bit Adam: what goes down");
-  }
-}
-
-void onebit_adam_screens(const Context& context) {
-  Stream stream = require(Stream::make(context.device));
-  const PinnedBuffer pinned = require(PinnedBuffer::make(context.device, sizeof(ChunkOutcome)));
-  auto* const outcome = pinned.as<ChunkOutcome>().data();
-  auto mean = normals(5'000, 1);
-  for (const float most : {OnebitAdam::kMeanMax, OnebitAdam::kResidualMax, 0x1p127F}) {
-    mean[4'321] = -most;
-    const OnDevice<float> x(context.device, view(mean), stream);
-    const OnDevice<std::byte> workspace(context.device, kernels::device_screen_workspace_bytes(mean.size()), stream);
-    require(kernels::device_screen(x.span(), 0, workspace.span(), outcome, stream));
-    require(stream.synchronize());
-    check(kernels::DeviceOnebitAdam::checked_mean(*outcome).ok() == (most <= OnebitAdam::kMeanMax), "a mean's bound");
-    check(kernels::DeviceOnebitAdam::checked_residual(*outcome).ok() == (most <= OnebitAdam::kResidualMax),
-          "a residual's bound");
-  }
-  check(!kernels::DeviceOnebitAdam::make(context.device, {.beta1 = 1}).ok(), "options are checked");
-}
-
 }  // namespace
 
 void add_state_tests(std::vector<Test>& tests) {
@@ -158,14 +91,6 @@ void add_state_tests(std::vector<Test>& tests) {
   }
   const std::string clipped = "dgc:clip=2.5";  // a norm long enough to be added piece by piece
   tests.push_back({clipped + ", long, rounds", [=](const Context& c) { keeps_its_state(c, clipped, 35'003, 1); }});
-  for (const bool two_sided : {false, true}) {
-    for (const std::size_t size : {1U, 3'001U, 8'192U}) {
-      const kernels::OnebitAdamOptions options{.variance_floor = 1e-3, .freeze_round = 2, .two_sided = two_sided};
-      tests.push_back({"1-bit Adam, " + std::string(two_sided ? "two-sided, " : "") + std::to_string(size),
-                       [=](const Context& c) { onebit_adam(c, options, size, size % 2); }});
-    }
-  }
-  tests.push_back({"1-bit Adam, screens", onebit_adam_screens});
 }
 
 }  // namespace fluvial::gpu_test

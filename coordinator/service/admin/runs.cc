@@ -95,7 +95,8 @@ Result<InitialModel> initial_model(Context* admin, const Call& call) {
 }
 
 // The state of the server optimizer at the end of a run, for one that continues it with this plan. On the pool.
-Result<std::vector<float>> optimizer_state_of(Context* admin, const store::RunRow& before, const round::Plan& plan) {
+Result<std::vector<float>> optimizer_state_of(Context* admin, const store::RunRow& before, const store::RunRow& row) {
+  const round::Plan& plan = row.plan;
   const auto no = [&](const std::string& why) {
     return Error{Code::kFailedPrecondition,
                  "the optimizer's state of run " + std::to_string(before.id.value()) + " cannot be kept: " + why};
@@ -107,6 +108,11 @@ Result<std::vector<float>> optimizer_state_of(Context* admin, const store::RunRo
   if (vectors == 0) return no(own + " has none");
   // Its bias correction counts the rounds of the run.
   if (plan.optimizer.kind == round::Optimizer::kLamb) return no("lamb begins anew with each run");
+  if (plan.optimizer.kind == round::Optimizer::kOnebitAdam && !row.codec_state) {
+    return no(
+        "onebit_adam goes on behind a warm-up that is over, with codec onebit_adam:freeze=0, and the same block and "
+        "chunk_values");
+  }
   FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, admin->journal.last_commit(before.id));
   if (!last && !before.keeps_optimizer) return no("no round of it is committed");
   const std::string reference =
@@ -125,11 +131,15 @@ struct Prepared {
 Status continue_codec(Context* admin, const store::RunRow& before, const std::optional<store::CommitRow>& last,
                       Prepared& made) {
   const std::optional<round::VectorRef>& left = last ? last->record.codec_state : before.codec_state;
-  if (!left || before.plan.codec != made.row.plan.codec) return {};
+  if (!left) return {};
+  FLUVIAL_ASSIGN(const kernels::CodecSpec own, kernels::parse_codec(before.plan.codec));
+  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(made.row.plan.codec));
+  if (!goes_on_from(own, spec)) return {};
+  const bool by_chunks = spec.kind == kernels::CodecKind::kOnebitAdam;  // as its momentum goes down
+  if (by_chunks && before.plan.chunk_values != made.row.plan.chunk_values) return {};
   const std::string reference =
       last ? last->optimizer : store::ModelStore::name_of({before.id, ModelVersion(0)}, store::ModelFile::kOptimizer);
   FLUVIAL_ASSIGN(const Buffer state, admin->models.load_codec_state(reference, left->digest));
-  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(made.row.plan.codec));
   FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
   FLUVIAL_ASSIGN(NamedVector begins, continued_state(*codec, before.schema, made.row.plan, state.span()));
   made.row.codec_state = begins.ref;
@@ -160,9 +170,19 @@ Status continue_run(Context* admin, const json::object& request, Prepared& made,
   FLUVIAL_ASSIGN(model, admin->models.load({before.id, version}, last ? last->master : before.initial_model));
   FLUVIAL_TRY(continue_codec(admin, before, last, made));
   if (!keeps) return {};
-  FLUVIAL_ASSIGN(made.states.optimizer, optimizer_state_of(admin, before, made.row.plan));
+  FLUVIAL_ASSIGN(made.states.optimizer, optimizer_state_of(admin, before, made.row));
   made.row.keeps_optimizer = true;
   return {};
+}
+
+// A variance that stays as it is has to come from somewhere.
+Status check_warm_up(const store::RunRow& row) {
+  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(row.plan.codec));
+  const bool has_none = spec.kind == kernels::CodecKind::kOnebitAdam && spec.freeze_rounds == 0;
+  if (!has_none || (row.codec_state && row.keeps_optimizer)) return {};
+  return Error{Code::kInvalidArgument, "codec " + row.plan.codec +
+                                           " has no warm-up: expected to continue a run whose own is over, with "
+                                           "keep_optimizer"};
 }
 
 net::Awaitable<Reply> start(Context* admin, Call call) {
@@ -187,6 +207,7 @@ net::Awaitable<Reply> start(Context* admin, Call call) {
       FLUVIAL_ASSIGN(model, store::read_model(admin->runtime.files, initial->path));
     }
     FLUVIAL_TRY(continue_run(admin, object, made, model));
+    FLUVIAL_TRY(check_warm_up(made.row));
     if (!model) return Error{Code::kInvalidArgument, "model: expected a safetensors file, or a run to continue"};
     FLUVIAL_TRY(aggregate::check_codec_fits(made.row.plan, model->schema));
     made.row.schema = model->schema;

@@ -162,7 +162,8 @@ json::array tiers_json(const Context& admin) {
 }
 
 void add_pass(const RunMachine& machine, json::object& open) {
-  if (const auto pass = machine.pass()) open["pass"] = {{"index", pass->index}, {"count", pass->count}};
+  const std::optional<round::Pass> pass = machine.pass();
+  if (pass && pass->count > 1) open["pass"] = {{"index", pass->index}, {"count", pass->count}};
 }
 
 json::value open_json(const Context& admin, const RunMachine& machine) {
