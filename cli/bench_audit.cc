@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <numeric>
 #include <set>
 #include <utility>
 
@@ -21,19 +20,11 @@
 namespace fluvial::cli {
 namespace {
 
-constexpr std::size_t kUncertainMax = 14;  // rounds of one site whose update may or may not have been made
+constexpr std::size_t kHistoriesMax = 1 << 14;  // 14 rounds of one site whose update may or may not have been made
 
 std::string sum_sha256(std::span<const std::int64_t> sum) {
   static_assert(std::endian::native == std::endian::little, "digests cover little-endian bytes");
   return to_hex(sha256(std::as_bytes(sum)));
-}
-
-// A bit for each missed round: no update was made in it. Histories with few such rounds come first: they are likelier.
-std::vector<std::uint64_t> histories(std::size_t missed) {
-  std::vector<std::uint64_t> all(std::size_t{1} << missed);
-  std::iota(all.begin(), all.end(), 0);
-  std::ranges::sort(all, {}, [](std::uint64_t history) { return std::pair(std::popcount(history), history); });
-  return all;
 }
 
 bool same_bits(std::span<const float> a, std::span<const float> b) {
@@ -48,7 +39,8 @@ double share_of(const json::value& entry) { return 512 * number_member(entry, "s
 Audit::Audit(round::Plan plan, std::uint64_t seed, std::uint64_t run, std::vector<AuditSite> sites,
              std::uint64_t weight_max, round::Schema schema)
     : seed_(seed), run_(run), weight_max_(weight_max), schema_(std::move(schema)) {
-  for (const AuditSite& site : sites) sites_.push_back({.site = site, .carried = {}, .missed = {}});
+  for (const AuditSite& site : sites)
+    sites_.push_back({.site = site, .carried = std::vector<Carried>(1), .missed = {}});
   continue_as(std::move(plan), run);
 }
 
@@ -60,12 +52,17 @@ void Audit::continue_as(round::Plan plan, std::uint64_t run) {
   FLUVIAL_CHECK(spec.ok(), "the coordinator has accepted the plan's codec");
   const std::unique_ptr<PassesAudit> before = std::move(passes_);
   const bool same = before != nullptr && codec_->spec() == *spec;
+  const std::unique_ptr<OnebitAudit> onebit = std::move(onebit_);
   const std::unique_ptr<kernels::Codec> old = std::exchange(codec_, std::move(kernels::make_codec(*spec)).value());
   if (codec_->passes() > 1) {
     passes_ = std::make_unique<PassesAudit>(*codec_, plan_, schema_, same ? before.get() : nullptr);
   }
-  for (SiteState& state : sites_) {  // a moment goes on in a run with the same codec
-    if (spec->kind != kernels::CodecKind::kDgc) state.carried.moment.clear();
+  if (spec->kind == kernels::CodecKind::kOnebitAdam) {
+    onebit_ = std::make_unique<OnebitAudit>(*spec, plan_, onebit.get());
+  }
+  for (SiteState& state : sites_) {  // a state goes on in a run with the same codec
+    if (old != nullptr && old->spec().kind == spec->kind) continue;
+    for (Carried& carried : state.carried) carried.state.clear();
   }
   moment_.clear();
   variance_.clear();
@@ -104,8 +101,10 @@ Result<std::vector<float>> Audit::next_model(const json::value& round, std::span
   const bool is_first = number == 1 || plan_.mode != "async";  // windows keep a scale as long as it has room
   scale_bits_ = is_first ? scale : std::min(scale, scale_bits_);
   for (SiteState& state : sites_) {
-    state.carried.residual.resize(base.size());
-    if (codec_->spec().kind == kernels::CodecKind::kDgc) state.carried.moment.resize(base.size());
+    for (Carried& carried : state.carried) {
+      carried.residual.resize(base.size());
+      if (codec_->spec().kind == kernels::CodecKind::kDgc || onebit_) carried.state.resize(base.size());
+    }
   }
   FLUVIAL_ASSIGN(const std::vector<float> mean,
                  passes_ ? mean_update_of_passes(round, trained) : mean_update(round, trained));
@@ -129,9 +128,9 @@ Status Audit::check_named_once(const json::value& round, const json::array& entr
 }
 
 // `kept`: what all who missed the round trained from, once it is copied.
-void Audit::miss(SiteState& state, const json::value& round, Base& kept, std::span<const float> trained) {
+void Audit::miss(SiteState& state, const json::value& round, Base& kept, std::span<const float> trained) const {
   if (!kept) kept = std::make_shared<const std::vector<float>>(trained.begin(), trained.end());
-  state.missed.push_back({count_member(round, "round"), kept});
+  state.missed.push_back({count_member(round, "round"), kept, momentum()});
 }
 
 Result<std::vector<float>> Audit::mean_update(const json::value& round, std::span<const float> trained) {
@@ -158,11 +157,11 @@ Result<std::vector<float>> Audit::mean_update(const json::value& round, std::spa
 void Audit::undone(std::uint64_t site_index, std::uint64_t round, std::span<const float> base) {
   const auto state = std::ranges::find(sites_, site_index, [](const SiteState& one) { return one.site.index; });
   FLUVIAL_CHECK(state != sites_.end(), "a site of ours");
-  state->missed.push_back({round, std::make_shared<const std::vector<float>>(base.begin(), base.end())});
+  state->missed.push_back({round, std::make_shared<const std::vector<float>>(base.begin(), base.end()), momentum()});
 }
 
-void Audit::make_update(const AuditSite& site, std::uint64_t round, std::span<const float> base, Carried& carried,
-                        std::vector<float>& p) const {
+void Audit::make_update(const AuditSite& site, std::uint64_t round, std::span<const float> base,
+                        const OnebitAudit::Momentum& momentum, Carried& carried, std::vector<float>& p) const {
   p.resize(base.size());
   fill_update({.seed = seed_, .round = round, .site_index = site.index}, p);
   for (std::size_t i = 0; i < p.size(); ++i) {
@@ -170,20 +169,30 @@ void Audit::make_update(const AuditSite& site, std::uint64_t round, std::span<co
     p[i] = base[i] - local;
   }
   const auto dgc = kernels::reference::dgc_options(plan_.codec);
-  if (dgc) kernels::reference::dgc_moment(*dgc, carried.moment, p);
+  if (dgc) kernels::reference::dgc_moment(*dgc, carried.state, p);
+  if (onebit_) onebit_->exchange(momentum, carried.residual, carried.state);
   for (std::size_t i = 0; i < p.size(); ++i) p[i] = (p[i] + carried.residual[i]) + 0.0F;
 }
 
-// What the site holds when of the uncertain missed rounds those were folded whose bit in `history` is 0.
-Audit::Carried Audit::carried_by(const SiteState& state, std::uint64_t history) const {
-  Carried carried = state.carried;
+Result<std::vector<History>> Audit::possible(const SiteState& state) {
+  std::vector<MissedRound> rounds;
+  for (const Missed& missed : state.missed) {
+    rounds.push_back({.lends = missed.momentum != nullptr, .certain = missed.certain});
+  }
+  std::vector<History> histories = histories_of(rounds, kHistoriesMax / state.carried.size());
+  if (!histories.empty()) return histories;
+  return Error{Code::kFailedPrecondition, fmt::format("site {} trained for {} rounds without being counted",
+                                                      state.site.index, state.missed.size())};
+}
+
+Audit::Carried Audit::carried_by(const SiteState& state, Carried carried, const History& history) const {
   std::vector<float> p;
   const float left = plan_.late == "next" ? static_cast<float>(parts(plan_.staleness_max + 1)) / 512 : 1.0F;
-  for (const Missed& missed : state.missed) {
-    const bool lost = !missed.certain && (history & 1) != 0;
-    if (!missed.certain) history >>= 1;
-    if (lost) continue;
-    make_update(state.site, missed.round, *missed.base, carried, p);
+  for (std::size_t i = 0; i < history.size(); ++i) {
+    if (history[i] == Fate::kLost) continue;
+    const Missed& missed = state.missed[i];
+    make_update(state.site, missed.round, *missed.base, history[i] == Fate::kSent ? missed.momentum : nullptr, carried,
+                p);
     if (left != 1) {
       for (float& value : p) value *= left;
     }
@@ -212,22 +221,16 @@ std::vector<Audit::Missed> Audit::missed_after(const SiteState& state, std::uint
   return later;
 }
 
-std::size_t Audit::uncertain(const SiteState& state) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(state.missed, [](const Missed& missed) { return !missed.certain; }));
-}
-
 Status Audit::check_residual(std::uint64_t site_index, std::span<const float> held) const {
   const auto found = std::ranges::find(sites_, site_index, [](const SiteState& state) { return state.site.index; });
   FLUVIAL_CHECK(found != sites_.end(), "a site that is audited");
   SiteState state = *found;
   state.missed = really_missed(state, 0);
-  if (uncertain(state) > kUncertainMax) {
-    return Error{Code::kFailedPrecondition,
-                 fmt::format("site {} trained for {} rounds without being counted", site_index, state.missed.size())};
-  }
-  for (const std::uint64_t history : histories(uncertain(state))) {
-    if (same_bits(carried_by(state, history).residual, held)) return {};
+  FLUVIAL_ASSIGN(const std::vector<History> histories, possible(state));
+  for (const History& history : histories) {
+    for (const Carried& carried : state.carried) {
+      if (same_bits(carried_by(state, carried, history).residual, held)) return {};
+    }
   }
   return Error{Code::kDataLoss, fmt::format("site {} holds another residual than what it trained and what of that was "
                                             "counted leave",
@@ -299,36 +302,44 @@ Status Audit::count(SiteState& state, const json::value& entry, std::uint64_t ro
   const bool may_be_later = plan_.mode == "async" || own != nullptr;
   std::erase_if(state.missed, [&](const Missed& one) { return may_be_later && one.round >= round; });
   const std::string journalled = text_member(entry, "digest");
+  std::vector<double> sent;  // by each of the histories that fit
   FLUVIAL_TRY(find_history(state, round, base, [&](Carried& carried, std::vector<float>& p) -> Result<bool> {
     FLUVIAL_ASSIGN(Encoded encoded, encode(state.site, kernels::stream_key(plan_.seed, round, state.site.name), p));
     if (!encoded.is(journalled)) {  // a site of an earlier version draws by numbers
       FLUVIAL_ASSIGN(encoded, encode(state.site, {.run = run_, .round = round, .site = state.site.node}, p));
     }
     if (!encoded.is(journalled)) return false;
-    FLUVIAL_TRY(add_decoded(encoded.decoded, bench_weight(state.site.index), parts_of(entry)));
     for (std::size_t i = 0; i < p.size(); ++i) carried.residual[i] = p[i] - static_cast<float>(encoded.decoded[i]);
-    for (std::size_t i = 0; i < carried.moment.size(); ++i) {
-      if (encoded.decoded[i] != 0) carried.moment[i] = 0;  // it was sent
+    for (std::size_t i = 0; i < carried.state.size(); ++i) {
+      if (onebit_ || encoded.decoded[i] != 0) carried.state[i] = 0;  // it was sent, or is used up
     }
+    sent = std::move(encoded.decoded);
     return true;
   }));
+  FLUVIAL_TRY(add_decoded(sent, bench_weight(state.site.index), parts_of(entry)));
   state.missed = later;
   return {};
 }
 
 Status Audit::find_history(SiteState& state, std::uint64_t round, std::span<const float> base, const Fits& fits) const {
   state.missed = really_missed(state, round);
-  if (uncertain(state) > kUncertainMax) {
-    return Error{Code::kFailedPrecondition, fmt::format("round {}: site {} trained for {} rounds without being counted",
-                                                        round, state.site.index, state.missed.size())};
+  FLUVIAL_ASSIGN(const std::vector<History> histories, possible(state));
+  std::vector<Carried> fitting;
+  const History* fit = nullptr;
+  for (const History& history : histories) {
+    if (fit != nullptr && !same_losses(*fit, history)) break;
+    for (const Carried& before : state.carried) {
+      Carried carried = carried_by(state, before, history);
+      std::vector<float> p;
+      make_update(state.site, round, base, momentum(), carried, p);
+      FLUVIAL_ASSIGN(const bool fitted, fits(carried, p));
+      if (!fitted) continue;
+      fit = &history;
+      if (std::ranges::find(fitting, carried) == fitting.end()) fitting.push_back(std::move(carried));
+    }
   }
-  for (const std::uint64_t history : histories(uncertain(state))) {
-    Carried carried = carried_by(state, history);
-    std::vector<float> p;
-    make_update(state.site, round, base, carried, p);
-    FLUVIAL_ASSIGN(const bool fit, fits(carried, p));
-    if (!fit) continue;
-    state.carried = std::move(carried);
+  if (fit != nullptr) {
+    state.carried = std::move(fitting);
     state.missed.clear();
     return {};
   }
@@ -413,9 +424,11 @@ std::vector<float> Audit::mean_of_sum(double weight) const {
   return mean;
 }
 
-std::vector<float> Audit::stepped(const json::value& round, std::span<const float> base, std::span<const float> mean) {
+Result<std::vector<float>> Audit::stepped(const json::value& round, std::span<const float> base,
+                                          std::span<const float> mean) {
   const std::uint64_t number = count_member(round, "round");
   const double lr = round::learning_rate(plan_.optimizer, number, count_member(round, "weight"));
+  if (onebit_) return onebit_->step(round, lr, base, mean);
   moment_.resize(base.size());
   auto least_variance = static_cast<float>(plan_.optimizer.tau * plan_.optimizer.tau);  // tau^2, rounded up
   if (static_cast<double>(least_variance) < plan_.optimizer.tau * plan_.optimizer.tau) {

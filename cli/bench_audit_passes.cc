@@ -48,7 +48,7 @@ Result<std::uint64_t> Audit::add_last_pass(const json::value& round, const json:
       return Error{Code::kDataLoss, fmt::format("round {}: site {} is counted, and was not in the pass before", number,
                                                 state.site.index)};
     }
-    std::vector<float>& p = state.carried.residual;
+    std::vector<float>& p = state.carried.front().residual;
     FLUVIAL_ASSIGN(const Encoded sent, passes_->encode(1, number, state.site.name, p, trailer_of(state.site, number)));
     if (!sent.is(text_member(*entry, "digest"))) {
       return Error{Code::kDataLoss,

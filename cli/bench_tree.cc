@@ -13,6 +13,7 @@
 #include "cli/format.h"
 #include "cli/local_federation.h"
 #include "cli/local_run.h"
+#include "cli/plan_forms.h"
 #include "cli/table.h"
 #include "cli/work_folder.h"
 #include "core/aggregate/down.h"
@@ -55,6 +56,7 @@ round::Plan plan_of(const Options& options) {
   plan.name = "bench";
   plan.rounds = options.rounds;
   plan.codec = options.codec;
+  suit_optimizer(&plan);
   plan.down = options.down;
   if (options.late_is_next) plan.late = "next";
   plan.participants_min = plan.quorum = options.shape.sites;

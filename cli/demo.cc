@@ -14,6 +14,7 @@
 #include "cli/disturbed_run.h"
 #include "cli/format.h"
 #include "cli/local_run.h"
+#include "cli/plan_forms.h"
 #include "cli/round_view.h"
 #include "core/aggregate/down.h"
 #include "core/aggregate/down_forms.h"
@@ -40,11 +41,11 @@ round::Plan plan_of(const DemoOptions& options) {
   plan.participants_min = options.shape.sites;
   plan.quorum = (options.shape.sites + 1) / 2;
   plan.seed = options.seed;
-  plan.optimizer.lr = options.server_learning_rate;
-  if (options.server_momentum > 0) {
+  if (!suit_optimizer(&plan) && options.server_momentum > 0) {
     plan.optimizer.kind = round::Optimizer::kFedAvgM;
     plan.optimizer.momentum = options.server_momentum;
   }
+  plan.optimizer.lr = options.server_learning_rate;
   if (options.kill) {  // the same contributors in both runs: each round holds every site, however long that takes
     plan.quorum = options.shape.sites;
     plan.adaptive_deadlines = false;
@@ -229,6 +230,11 @@ int run_demo(const Io& io, const DemoOptions& options) {
     return fail(io, "demo: --codec", codec.error(), kUsage);
   if (const auto down = aggregate::parse_down(options.down); !down.ok())
     return fail(io, "demo: --down", down.error(), kUsage);
+  if (plan_of(options).optimizer.kind == round::Optimizer::kOnebitAdam && options.server_momentum > 0) {
+    return fail(io, "demo: --server-momentum",
+                Error{Code::kInvalidArgument, "codec onebit_adam says the momentum itself (beta1), expected 0"},
+                kUsage);
+  }
   const auto executable = own_executable();
   if (!executable.ok()) return fail(io, "demo", executable.error());
   auto folder = WorkFolder::open(options.work_dir, options.keep, "demo");
@@ -255,14 +261,21 @@ int run_demo(const Io& io, const DemoOptions& options) {
   return left_no_trace(*outcome) ? kDone : kFailed;
 }
 
-// What --model cnn trains with, where nobody says otherwise: its sites drift apart sooner than those of a linear model.
-void suit_model(const CLI::App& demo, DemoOptions& options) {
-  if (options.model != "cnn") return;
+// What the model and the codec train with, where nobody says otherwise. With --model cnn sites drift apart sooner than
+// with a linear model; the step of 1-bit Adam is of about this length whatever the updates are.
+void suit(const CLI::App& demo, DemoOptions& options) {
   const auto unless_given = [&demo](const char* flag, auto& value, auto suits) {
     if (demo.count(flag) == 0) value = suits;
   };
-  unless_given("--rounds", options.rounds, std::uint64_t{100});
-  unless_given("--learning-rate", options.learning_rate, 0.05);
+  if (options.model == "cnn") {
+    unless_given("--rounds", options.rounds, std::uint64_t{100});
+    unless_given("--learning-rate", options.learning_rate, 0.05);
+  }
+  round::Plan plan;
+  plan.codec = options.codec;
+  if (!suit_optimizer(&plan)) return;
+  unless_given("--server-learning-rate", options.server_learning_rate, 0.05);
+  unless_given("--server-momentum", options.server_momentum, 0.0);
 }
 
 }  // namespace
@@ -297,12 +310,13 @@ void add_demo_command(CLI::App& app, Commands& commands) {
       ->type_name("X")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  demo->add_option("--server-learning-rate", options->server_learning_rate, "of the coordinator's step")
+  demo->add_option("--server-learning-rate", options->server_learning_rate,
+                   "of the coordinator's step; with codec onebit_adam 0.05 unless told otherwise")
       ->type_name("X")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   demo->add_option("--server-momentum", options->server_momentum,
-                   "of the coordinator's step (fedavgm); 0: plain averaging")
+                   "of the coordinator's step (fedavgm); 0: plain averaging, or the codec's own")
       ->type_name("X")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 0.999));
@@ -323,7 +337,7 @@ void add_demo_command(CLI::App& app, Commands& commands) {
       " fluvial demo "
       "--open\n  fluvial demo --model cnn");
   demo->callback([&commands, options, demo] {
-    suit_model(*demo, *options);
+    suit(*demo, *options);
     options->shape.may_fail = options->kill;
     commands.chosen = [&commands, options] { return run_demo(commands.io, *options); };
   });

@@ -4,6 +4,7 @@
 
 #include "core/aggregate/down.h"
 #include "core/aggregate/plan_codec.h"
+#include "kernels/codec.h"
 
 namespace fluvial::cli {
 
@@ -16,6 +17,13 @@ Status check_plan_forms(const round::Plan& plan) {
   const Result<aggregate::Down> down = aggregate::parse_down(plan.down);
   if (down.ok()) return {};
   return Error{Code::kInvalidArgument, fmt::format("down = {}", down.error().message)};
+}
+
+bool suit_optimizer(round::Plan* plan) {
+  const Result<kernels::CodecSpec> spec = kernels::parse_codec(plan->codec);
+  if (!spec.ok() || spec->kind != kernels::CodecKind::kOnebitAdam) return false;
+  plan->optimizer = round::ServerOptimizer::of(round::Optimizer::kOnebitAdam);
+  return true;
 }
 
 }  // namespace fluvial::cli

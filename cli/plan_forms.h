@@ -1,4 +1,4 @@
-// Whether a plan's `codec` and `down` are ones that a run carries, for config::load_plan(). Inside cli/ only.
+// What a plan's `codec` and `down` ask of the rest of it. Inside cli/ and the tests only.
 #pragma once
 
 #include "core/base/result.h"
@@ -6,7 +6,12 @@
 
 namespace fluvial::cli {
 
-// kInvalidArgument names the key, its value and what was expected.
+// Whether they are ones that a run carries, for config::load_plan(). kInvalidArgument names the key, its value and what
+// was expected.
 Status check_plan_forms(const round::Plan& plan);
+
+// For a plan whose author was asked for the codec and not for the optimizer: takes the one that alone goes with it, if
+// there is one (1-bit Adam is both). Whether there is. A plan that somebody wrote is never changed.
+bool suit_optimizer(round::Plan* plan);
 
 }  // namespace fluvial::cli

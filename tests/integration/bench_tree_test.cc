@@ -27,6 +27,7 @@ struct Shape {
   int aggregators;
   int tiers;
   const char* down = "fp32";
+  int rounds = 3;
 };
 
 void PrintTo(const Shape& shape, std::ostream* out) {
@@ -34,7 +35,7 @@ void PrintTo(const Shape& shape, std::ostream* out) {
                       shape.tiers);
 }
 
-// What the command writes after three rounds.
+// What the command writes.
 value bench_tree(const Shape& shape) {
   const auto folder = std::move(cli::WorkFolder::open("", false, "test")).value();
   const auto supervisor = std::move(cli::Supervisor::create(std::chrono::seconds(20))).value();
@@ -45,15 +46,18 @@ value bench_tree(const Shape& shape) {
                                                            "--params",      std::to_string(kParams),
                                                            "--codec",       shape.codec,
                                                            "--down",        shape.down,
-                                                           "--rounds",      "3",
+                                                           "--rounds",      std::to_string(shape.rounds),
                                                            "--sum-digest",  "--no-bound",
                                                            "--json",        folder.file("bench.json")});
   EXPECT_EQ(ran.exit_status, 0) << ran.output;
   return ran.exit_status == 0 ? read_json(folder.file("bench.json")) : value();
 }
 
-// Beside the model, in a round of three: the mean P of its matrix of 173 x 172, and from the second one on the state.
+// Beside the model, in a round of three: with powersgd the mean P of its matrix of 173 x 172, and from the second one
+// on the state; with onebit_adam and freeze=1 from then on the momentum, a chunk of 118 scales and as many blocks of
+// bits.
 double vectors_down(const Shape& shape) {
+  if (std::string(shape.codec) == "onebit_adam:freeze=1") return 2.0 / 3 * (8 + 4 * 118 + kParams / 8 + 2);
   if (std::string(shape.codec) != "powersgd") return 0;
   constexpr double kRank = 2, kMean = 16 + 4 * kRank * 173, kState = 32 + 4 * kRank * 172;
   return kMean + 2 * kState / 3;
@@ -115,6 +119,23 @@ TEST(BenchTrees, RoundsWithTwoPassesMakeTheSameModelInEveryTree) {
   }
 }
 
+// Two rounds in fp32, three at a bit a value, each with the momentum of the one before, which all sites must have.
+TEST(BenchTrees, AdamInOneBitMakesTheSameModelInEveryTree) {
+  std::string flat;
+  for (const Shape& shape : {Shape{"onebit_adam:freeze=2", 5, 0, 1, "fp32", 5},
+                             {"onebit_adam:freeze=2", 5, 2, 1, "fp32", 5},
+                             {"onebit_adam:freeze=2", 5, 3, 3, "fp32", 5}}) {
+    const value figures = bench_tree(shape);
+    EXPECT_TRUE(cli::bool_member(figures, "exact"));
+    const std::string model = cli::text_member(figures, "model_sha256");
+    if (flat.empty()) flat = model;
+    EXPECT_EQ(model.size(), 64U);
+    EXPECT_EQ(model, flat);
+    EXPECT_LT(cli::number_member(figures, "bytes_up_per_site_round", 1e9), 0.45 * kParams * sizeof(float));
+  }
+  EXPECT_TRUE(cli::bool_member(bench_tree({"onebit_adam:freeze=1,zstd=1", 3, 2, 1, "delta:int8", 4}), "exact"));
+}
+
 // The model goes down as a difference: the first one whole, then in a quarter of its bytes, and through every tree the
 // same.
 TEST(BenchTrees, ADifferenceGoesDownTheSameInEveryTree) {
@@ -161,7 +182,7 @@ INSTANTIATE_TEST_SUITE_P(Codecs, BenchTree,
                                            Shape{"int8", 4, 2, 1}, Shape{"topk:ratio=0.05", 4, 2, 1},
                                            Shape{"int8", 5, 2, 3}, Shape{"dgc:ratio=0.02", 4, 2, 1},
                                            Shape{"sign:mode=vote", 4, 2, 1}, Shape{"ring:max=0.05", 4, 2, 2},
-                                           Shape{"powersgd", 4, 2, 1}));
+                                           Shape{"powersgd", 4, 2, 1}, Shape{"onebit_adam:freeze=1", 4, 2, 1}));
 
 }  // namespace
 }  // namespace fluvial::integration
