@@ -100,8 +100,14 @@ TEST_F(LentTest, WhatIsTooLateToBeSentIsLentNothing) {
   const store::PendingUpdate third = encode(training(3, kCodec)).value();
   site.late(site.train(3, momentum_));
   resolve(3, Outcome::kLate);
-  ASSERT_TRUE(fold_update(training(4, kCodec).job(), *store_, serial_).ok());
-  site.late(site.train(4, {}));
+  Training fourth = training(4, kCodec);
+  fourth.handed = handed_down(kCodec, 4, draw(1'004));
+  ASSERT_TRUE(fold_update(fourth.job(), *store_, serial_).ok());
+  const std::vector<float> p = site.train(4, {});
+  std::vector<float> residual(kValues);
+  ASSERT_TRUE(store_->read_residual(kRun, 0, residual).ok());
+  EXPECT_EQ(residual, p);
+  site.late(p);
   reopen();
   const store::PendingUpdate fifth = encode(training(5, kCodec)).value();
   EXPECT_EQ(p_of(fifth), site.train(5, momentum_));
