@@ -74,7 +74,7 @@ TEST_F(OnebitTest, AcrossADeathOfASiteThatTrainedTooLong) {
   add_worker(1);
   add_worker(2, gated(gate, 2));
   const std::uint64_t run = start_run(impatient_plan(8), kParams);
-  wait_committed(run, 4);
+  wait_log("site-2", "round committed run=1 round=4");
   gate.open();
   wait_log("site-2", "update late");
   federation_->kill("site-2");
