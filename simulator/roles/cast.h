@@ -53,9 +53,10 @@ class Cast {
   void committing(const round::CommitRecord& record, std::span<const float> model);  // told to the lessons
   const Scenario& scenario() const { return world_.scenario(); }
   bool sized() const { return world_.scenario().workload.sized; }
-  bool has_passes() const { return Factors::of(scenario().plan, schema_).has_value(); }  // its rounds have several
-  const round::Schema& schema() const { return schema_; }                                // of the model that is handled
-  const StandIns& stand_ins() const { return *stand_ins_; }                              // in the sized mode
+  // Openings name a pass: there are several, or one that begins with what the round before has handed down.
+  bool has_passes() const { return Factors::of(scenario().plan, schema_) || Onebit::of(scenario().plan); }
+  const round::Schema& schema() const { return schema_; }                 // of the model that is handled
+  const StandIns& stand_ins() const { return *stand_ins_; }               // in the sized mode
   bool continues_runs() const { return !sized(); }                        // a person continues a run that has ended
   std::uint64_t staging_bytes_max() const { return staging_bytes_max_; }  // for the model that is handled
   RoundLog& round_log() { return round_log_; }

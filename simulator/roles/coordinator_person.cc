@@ -115,8 +115,14 @@ net::Awaitable<Status> CoordinatorRole::continue_run() {
   while (!runs->empty() && never_began(runs->back())) runs->pop_back();
   if (runs->empty()) co_return Error{Code::kInternal, "no run to continue"};
   const store::RunRow before = runs->back();
-  if (before.status == store::RunStatus::kDone && !world().faults_on()) co_return Status{};
+  if (before.status == store::RunStatus::kDone && !world().faults_on()) {
+    cast_.checks().run_status(round::run_status_name(before.status), before.reason);  // nobody told before a crash
+    co_return Status{};
+  }
   Result<Continuation> next = co_await runtime().pool.run([&] { return continuation_of(before); });
+  if (!next.ok() && next.error().code == Code::kInvalidArgument) {  // whatever the disk does
+    world().violate("warm_start", "a run cannot be continued: " + next.error().message);
+  }
   if (!next.ok()) co_return next.error();
   const Result<RunId> started =
       co_await root_->runs().start(next->row, Buffer::copy_of(next->model.span()), std::move(next->states));

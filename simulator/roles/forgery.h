@@ -26,7 +26,7 @@ class Forgery {
     kTruncated,    // chunks are missing
     kOtherDigest,  //
     kSkipsAhead,   // as if the first chunk had come before
-    kOtherPass,    // where rounds have several
+    kOtherPass,    // where openings name one
     kCount,
   };
 

@@ -46,7 +46,7 @@ class Malice {
     kTooGreat,       // a value beyond the plan's bound
     kOtherProbe,     // a probe that is not 1
     kWildInteger,    // more than its type holds, or than a round can count
-    kOtherPass,      // as if it were of another pass; these two where rounds have several
+    kOtherPass,      // as if it were of another pass; these two where openings name one
     kOtherMean,      // as if it were made from another mean
     kCount,
   };
