@@ -294,6 +294,18 @@ TEST(OnebitAdam, SendsABitAValueFromTheFreezeOn) {
   EXPECT_EQ(run.momentum.size(), kEncoded);
 }
 
+// One momentum has one text, whatever was in the memory before.
+TEST(OnebitAdam, BehindAChunkThereAreZeros) {
+  const OnebitAdam adam = OnebitAdam::make({.freeze_rounds = 1, .block_values = 128}).value();
+  Floats mean(10, 0.5F), moment(10), variance(10), model(10);
+  Buffer handed(16);  // 8, a scale, two bytes of bits
+  for (const std::uint64_t round : {1U, 2U}) {
+    std::ranges::fill(handed.span(), std::byte{0xff});
+    ASSERT_TRUE(adam.step(round, 0.1, mean, moment, variance, model, handed.span()).ok());
+    EXPECT_EQ(load_le<std::uint16_t>(handed.data() + 14), 0) << round;
+  }
+}
+
 TEST(OnebitAdam, RefusesAMeanBeyondItsBoundAndChangesNothing) {
   const OnebitAdam adam = OnebitAdam::make({.freeze_rounds = 2}).value();
   for (const std::uint64_t round : {1U, 2U, 5U}) {

@@ -191,6 +191,12 @@ TEST_F(FinaliseTest, OnebitAdamHandsItsMomentumDown) {
   EXPECT_TRUE(models_.load_codec_state(frozen->optimizer_file, frozen->codec_state->ref.digest).ok());
 }
 
+TEST_F(FinaliseTest, TheCodecSaysBeta1) {
+  const Result<NextModel> next = run(serial_, "onebit_adam:lr=1", "onebit_adam:freeze=5,beta1=0.75");
+  ASSERT_TRUE(next.ok()) << next.error().to_string();
+  EXPECT_EQ(next->optimizer_state[7], 0.25F * 3.5F);
+}
+
 // Every tensor is averaged: bytes, digest and file are made at once.
 class FlatFinaliseTest : public FinaliseTest {
  protected:

@@ -269,6 +269,19 @@ TEST_F(PassesTest, ARunThatGoesOnBeginsWithTheStateSettledForIt) {
   EXPECT_FALSE(continued_state(*codec_, *schema_, plan, left.bytes.bytes.first(12)).ok());
 }
 
+TEST(GoesOnFrom, TheSameCodecAndOneBitAdamThatHasNoWarmUpOfItsOwn) {
+  const auto goes_on = [](const char* before, const char* next) {
+    return goes_on_from(*kernels::parse_codec(before), *kernels::parse_codec(next));
+  };
+  EXPECT_TRUE(goes_on("powersgd:rank=2", "powersgd:rank=2"));
+  EXPECT_FALSE(goes_on("powersgd:rank=2", "powersgd:rank=3"));
+  EXPECT_TRUE(goes_on("onebit_adam:freeze=9", "onebit_adam:freeze=0"));
+  EXPECT_TRUE(goes_on("onebit_adam:freeze=0", "onebit_adam:freeze=0,beta1=0.5"));
+  EXPECT_FALSE(goes_on("onebit_adam:freeze=9", "onebit_adam:freeze=9"));
+  EXPECT_FALSE(goes_on("onebit_adam:freeze=9", "onebit_adam:freeze=0,block=128"));
+  EXPECT_FALSE(goes_on("sign", "onebit_adam:freeze=0"));
+}
+
 TEST_F(PassesTest, AStateOfAnotherRunOrLengthIsRefused) {
   const NamedVector p = *mean_of_pass(serial_, sum_, gather(0, {}, {0, 1, 2}), kFirst);
   const auto set = gather(1, aggregate::mean_values(p.bytes.bytes), {0, 1, 2});

@@ -129,13 +129,14 @@ TEST_F(LentTest, WithoutTheMomentumOfItsRoundNothingIsEncoded) {
 class DamagedTest : public LentTest, public testing::WithParamInterface<std::pair<std::size_t, std::size_t>> {};
 
 TEST_P(DamagedTest, AResidualAndItsRecordAreDroppedTogether) {
-  const auto [first, count] = GetParam();  // of the residual's values, and those of the record behind them
+  const auto [first, count] = GetParam();  // of the residual's values, and those of the record behind them; 0: cut off
   ASSERT_TRUE(encode(training(3, kCodec)).ok());
   resolve(3, Outcome::kLate);
   const std::vector<std::string> names = files_.list("/site/tensors").value();
   for (const std::string& name : names) {
     auto file = files_.open("/site/tensors/" + name, store::OpenMode::kReadWrite).value();
     if (file->size().value() < 2 * kValues * sizeof(float)) continue;
+    if (count == 0) ASSERT_TRUE(file->truncate(first * sizeof(float)).ok());
     const std::vector<float> bad(count, std::numeric_limits<float>::quiet_NaN());
     ASSERT_TRUE(file->write_at(first * sizeof(float), std::as_bytes(std::span(bad))).ok());
   }
@@ -151,7 +152,8 @@ TEST_P(DamagedTest, AResidualAndItsRecordAreDroppedTogether) {
 
 INSTANTIATE_TEST_SUITE_P(Where, DamagedTest,
                          testing::Values(std::pair(std::size_t{kValues}, std::size_t{kValues}),  // the record
-                                         std::pair(std::size_t{7}, std::size_t{3})));            // a few values
+                                         std::pair(std::size_t{kValues}, std::size_t{0}),
+                                         std::pair(std::size_t{7}, std::size_t{3})));  // a few values
 
 // The training's own update is too long: the parent refuses it by name, as it does with any codec.
 TEST_F(LentTest, AnUpdateThatIsTooLongByItselfIsNotFitted) {
