@@ -52,9 +52,9 @@ TEST_F(PassesTest, AcrossADeathOfASiteThatWasMissed) {
   wanted.adaptive_deadlines = false;
   wanted.soft_deadline = round::Milliseconds(1'000);
   const std::uint64_t run = start_run(wanted, 3'000);
-  wait_committed(run, 2);
+  wait_log("site-2", "round committed run=1 round=2");
   gate.open();
-  wait_log("site-2", "update");
+  wait_log("site-2", "update late");
   federation_->kill("site-2");
   ASSERT_TRUE(federation_->restart("site-2").ok());
   wait_state(run, "done");
