@@ -21,7 +21,9 @@ namespace {
 constexpr int kAttemptsMax = 5;  // of a model that arrives damaged, until the next session
 constexpr Duration kStillMax =
     std::chrono::seconds(3);  // a parent that has another model by then may send no more of it
-constexpr int kAheadMax = 5;  // models that come ahead, until one is whole and named: each may take memory
+constexpr Duration kAskedAgainAfter =
+    std::chrono::seconds(10);  // without a move: a parent may have taken another request
+constexpr int kAheadMax = 5;   // models that come ahead, until one is whole and named: each may take memory
 
 }  // namespace
 
@@ -84,7 +86,8 @@ void ModelReceiver::want(const round::ModelRef& ref, Ask ask) {
     fetch_ = std::make_shared<Fetch>(ref, owner_.sink(ref, Owner::As::kWanted), runtime_.backoff);
     fetch_->tree = tree_of(ref);
   }
-  const bool is_anew = ask == Ask::kAnew;
+  const bool is_still = fetch_->asked && runtime_.clock.now() - fetch_->moved_at >= kAskedAgainAfter;
+  const bool is_anew = ask == Ask::kAnew || is_still;
   if (std::exchange(fetch_->promised, true) && !is_anew) return;  // on its way: asked again, it would be sent once more
   if ((is_anew || !fetch_->flowing) && !fetch_->held_up) request(*fetch_);  // who names it has it, or gets it
 }

@@ -63,7 +63,8 @@ class ModelReceiver {
   ~ModelReceiver();
 
   // The parent has named it; replaces another that is on its way. One that is on its way already is asked for again
-  // with kAnew alone, from where it stopped: the parent may have let it go since, and then sends no more of it.
+  // with kAnew, from where it stopped: the parent may have let it go since, and then sends no more of it. So it is when
+  // nothing of it has come for long: a parent sends what it was asked for last, whichever request that was.
   enum class Ask { kOnce, kAnew };
   void want(const round::ModelRef& ref, Ask ask = Ask::kOnce);
   // As the coordinator signed it: a model of this name is checked by its tree digest, side by side and as it comes, and

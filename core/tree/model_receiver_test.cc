@@ -36,6 +36,26 @@ TEST_F(ModelReceiverTest, AParentThatNamesItIsAskedOnceOnASession) {
   EXPECT_TRUE(posted_.empty());
 }
 
+// Of two requests the parent may have taken the older one last, and sends nothing of the newer.
+TEST_F(ModelReceiverTest, NamedAgainAfterNothingCameForLongItIsAskedForAgain) {
+  const Model one = model(1);
+  want(one);
+  EXPECT_EQ(requested(one), 0u);
+  ASSERT_TRUE(give_begin(one, 0).ok());
+  ASSERT_TRUE(give(one, 0, 250).ok());
+  runtime_.clock().leap(std::chrono::seconds(9));
+  want(one);
+  EXPECT_TRUE(posted_.empty()) << "a slow line";
+  runtime_.clock().leap(std::chrono::seconds(2));
+  want(one);
+  EXPECT_EQ(requested(one), 250u);
+  want(one);
+  EXPECT_TRUE(posted_.empty()) << "asked for just now";
+  ASSERT_TRUE(give_begin(one, 250).ok());
+  ASSERT_TRUE(give(one, 250, 400).ok());
+  expect_complete(one);
+}
+
 TEST_F(ModelReceiverTest, WhatIsSentTwiceIsTakenOnce) {
   const Model one = model(1);
   want(one);

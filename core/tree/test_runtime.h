@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <boost/asio/strand.hpp>
 #include <chrono>
 #include <deque>
@@ -18,6 +19,17 @@
 #include "core/tree/runtime.h"
 
 namespace fluvial::tree {
+
+// The machine's, and further on by what a test leaps. Thread safe.
+class LeapingClock final : public Clock {
+ public:
+  TimePoint now() const override { return SystemClock().now() + Duration(leapt_.load()); }
+  WallTime wall_now() const override { return SystemClock().wall_now(); }
+  void leap(Duration time) { leapt_ += time.count(); }
+
+ private:
+  std::atomic<Duration::rep> leapt_{0};
+};
 
 class TestRuntime {
  public:
@@ -39,6 +51,7 @@ class TestRuntime {
   Runtime& get() { return runtime_; }
   net::Threads& threads() { return threads_; }
   store::MemoryFileSystem& files() { return files_; }
+  LeapingClock& clock() { return clock_; }
   telemetry::CaptureSink& log() { return *log_; }
   telemetry::Metrics& metrics() { return metrics_; }
 
@@ -58,7 +71,7 @@ class TestRuntime {
   }
 
  private:
-  SystemClock clock_;
+  LeapingClock clock_;
   store::MemoryFileSystem files_;
   std::shared_ptr<telemetry::CaptureSink> log_ = std::make_shared<telemetry::CaptureSink>();
   telemetry::Metrics metrics_;
