@@ -174,11 +174,11 @@ class Codec {
   virtual Status fold(const VectorSchema& schema, std::span<const float> update, std::span<const float> residual,
                       MutableByteSpan state, std::span<float> out) const;
 
-  // Looks at the whole vector, which must be finite (vector.h screens). kInvalidArgument when the pass, the vector's
+  // Looks at the whole vector, which must be finite (vector.h screens); most codecs look at chunks alone, and send the
+  // vector itself. kInvalidArgument when the pass, the vector's
   // length, the state or the workspace does not fit.
   virtual Result<EncodePlan> prepare(const VectorSchema& schema, std::span<const float> vector, const StreamKey& key,
-                                     const PassInput& input, MutableByteSpan state,
-                                     MutableByteSpan workspace) const = 0;
+                                     const PassInput& input, MutableByteSpan state, MutableByteSpan workspace) const;
 
   // For callers with threads: prepare()'s pass over the vector in parts. survey(), then survey_chunk() for every chunk
   // in any order and side by side, then prepare() with input.surveyed, to the same bytes as without; all with the same

@@ -63,7 +63,7 @@ Status OnebitAdam::step(std::uint64_t round, double lr, std::span<const float> m
   FLUVIAL_TRY(check_magnitudes("mean", mean, kMeanMax, first_value));
   const auto factors = ops::onebit_factors(options_.beta1, options_.beta2, static_cast<float>(options_.tau));
   Values<float> sent(hands_down(round) ? n : 0);
-  if (is_warming_up(round)) {
+  if (is_warm_up(round, options_.freeze_rounds)) {
     loops_->warm_up(factors, lr, mean.data(), n, moment.data(), variance.data(), model.data());
     return hands_down(round) ? compress(moment, sent.span(), handed) : Status();
   }

@@ -35,6 +35,11 @@ namespace cpu {
 struct OnebitAdamLoops;
 }
 
+// Rounds count from 1.
+constexpr bool is_warm_up(std::uint64_t round, std::uint32_t freeze_rounds) { return round <= freeze_rounds; }
+// Whether a momentum goes down at the end of a round.
+constexpr bool hands_momentum_down(std::uint64_t round, std::uint32_t freeze_rounds) { return round >= freeze_rounds; }
+
 struct OnebitAdamOptions {
   double beta1 = 0.9;                 // in [0, 1)
   double beta2 = 0.999;               // in [0, 1)
@@ -76,9 +81,7 @@ class OnebitAdam {
   // kInvalidArgument names the option that is out of range. `target` is for tests.
   static Result<OnebitAdam> make(const OnebitAdamOptions& options, cpu::Target target = cpu::best_target());
 
-  // Rounds count from 1.
-  bool is_warming_up(std::uint64_t round) const { return round <= options_.freeze_rounds; }
-  bool hands_down(std::uint64_t round) const { return round >= options_.freeze_rounds; }  // a momentum, at its end
+  bool hands_down(std::uint64_t round) const { return hands_momentum_down(round, options_.freeze_rounds); }
   MomentumLayout momentum(const ChunkLayout& layout) const { return {layout, *sign_}; }
 
   // What the root does at the end of a round to a chunk of the model, whose first value is first_value of it; different

@@ -112,6 +112,12 @@ Status Codec::fold(const VectorSchema& schema, std::span<const float> update, st
   return {};
 }
 
+Result<EncodePlan> Codec::prepare(const VectorSchema& schema, std::span<const float> vector, const StreamKey& key,
+                                  const PassInput& input, MutableByteSpan state, MutableByteSpan workspace) const {
+  FLUVIAL_TRY(check_prepare(*this, schema, vector, input, state, workspace));
+  return EncodePlan{.layout = schema.layout, .key = key, .pass = input.pass, .values = vector};
+}
+
 bool Codec::hands_down() const { return passes() > 1; }
 std::size_t Codec::handed_bytes(const VectorSchema& schema, std::uint64_t) const {
   return hands_down() ? state_bytes(schema) : 0;

@@ -16,12 +16,6 @@ std::span<float> piece_of(Piece& piece, std::size_t first, std::size_t value_cou
 
 }  // namespace
 
-Result<EncodePlan> DenseCodec::prepare(const VectorSchema& schema, std::span<const float> vector, const StreamKey& key,
-                                       const PassInput& input, MutableByteSpan state, MutableByteSpan workspace) const {
-  FLUVIAL_TRY(check_prepare(*this, schema, vector, input, state, workspace));
-  return EncodePlan{.layout = schema.layout, .key = key, .pass = input.pass, .values = vector};
-}
-
 Result<std::size_t> DenseCodec::encode_chunk(const EncodePlan& plan, std::size_t chunk_index,
                                              std::span<const float> chunk, MutableByteSpan out) const {
   FLUVIAL_TRY(check_encode(*this, plan, chunk_index, chunk, out));

@@ -15,8 +15,6 @@ class DenseCodec : public Codec {
   std::size_t workspace_bytes(const VectorSchema&) const final { return 0; }
   std::size_t state_bytes(const VectorSchema&) const final { return 0; }
 
-  Result<EncodePlan> prepare(const VectorSchema& schema, std::span<const float> vector, const StreamKey& key,
-                             const PassInput& input, MutableByteSpan state, MutableByteSpan workspace) const final;
   Result<std::size_t> encode_chunk(const EncodePlan& plan, std::size_t chunk_index, std::span<const float> chunk,
                                    MutableByteSpan out) const final;
   Status decode_chunk(ByteSpan bytes, std::span<float> out) const final;

@@ -37,7 +37,7 @@ class OnebitAdamCodec final : public Codec {
   }
   bool hands_down() const override { return true; }
   std::size_t handed_bytes(const VectorSchema& schema, std::uint64_t round) const override {
-    return round >= spec_.freeze_rounds ? momentum(schema).bytes() : 0;
+    return hands_momentum_down(round, spec_.freeze_rounds) ? momentum(schema).bytes() : 0;
   }
 
   Status lend_chunk(const VectorSchema& schema, const StreamKey& key, std::size_t chunk_index, ByteSpan handed,
@@ -80,12 +80,6 @@ class OnebitAdamCodec final : public Codec {
     return {};
   }
 
-  Result<EncodePlan> prepare(const VectorSchema& schema, std::span<const float> vector, const StreamKey& key,
-                             const PassInput& input, MutableByteSpan state, MutableByteSpan workspace) const override {
-    FLUVIAL_TRY(check_prepare(*this, schema, vector, input, state, workspace));
-    return EncodePlan{.layout = schema.layout, .key = key, .pass = input.pass, .values = vector};
-  }
-
   Result<std::size_t> encode_chunk(const EncodePlan& plan, std::size_t chunk_index, std::span<const float> chunk,
                                    MutableByteSpan out) const override {
     return of_round(plan.key.round).encode_chunk(plan, chunk_index, chunk, out);
@@ -125,8 +119,7 @@ class OnebitAdamCodec final : public Codec {
 
  private:
   static Error bad(std::string message) { return {Code::kInvalidArgument, "onebit_adam: " + std::move(message)}; }
-  bool is_warming_up(std::uint64_t round) const { return round <= spec_.freeze_rounds; }
-  const Codec& of_round(std::uint64_t round) const { return is_warming_up(round) ? *fp32_ : *sign_; }
+  const Codec& of_round(std::uint64_t round) const { return is_warm_up(round, spec_.freeze_rounds) ? *fp32_ : *sign_; }
   // No length is one of both.
   const Codec& of_bytes(ByteSpan bytes, std::size_t value_count) const {
     return bytes.size() == value_count * sizeof(float) ? *fp32_ : *sign_;

@@ -57,12 +57,6 @@ class SignCodec final : public Codec {
   std::size_t workspace_bytes(const VectorSchema&) const override { return 0; }
   std::size_t state_bytes(const VectorSchema&) const override { return 0; }
 
-  Result<EncodePlan> prepare(const VectorSchema& schema, std::span<const float> vector, const StreamKey& key,
-                             const PassInput& input, MutableByteSpan state, MutableByteSpan workspace) const override {
-    FLUVIAL_TRY(check_prepare(*this, schema, vector, input, state, workspace));
-    return EncodePlan{.layout = schema.layout, .key = key, .pass = input.pass, .values = vector};
-  }
-
   Result<std::size_t> encode_chunk(const EncodePlan& plan, std::size_t chunk_index, std::span<const float> chunk,
                                    MutableByteSpan out) const override {
     return encode(plan, chunk_index, chunk, out, nullptr);
