@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "cli/bench_audit.h"
+#include "cli/bench_test_checks.h"
 #include "cli/bench_test_support.h"
 #include "cli/bench_update.h"
 #include "cli/plan_forms.h"
@@ -59,14 +60,7 @@ class OnebitAuditTest : public ::testing::Test {
     ASSERT_FALSE(status.ok());
     EXPECT_THAT(status.error().message, ::testing::HasSubstr(what));
   }
-  void expect_residuals() {
-    for (std::size_t site = 0; site < sites_.size(); ++site) {
-      std::vector<float> held = federation_.residual(site);
-      EXPECT_TRUE(audit_.check_residual(sites_[site].index, held).ok()) << site;
-      held[17] += 1.0F;
-      EXPECT_FALSE(audit_.check_residual(sites_[site].index, held).ok()) << site;
-    }
-  }
+  void expect_residuals() { cli::expect_residuals(audit_, federation_, sites_); }
   void continue_with(const std::string& codec, bool keep_optimizer) {
     federation_.continue_as(plan_with(codec), keep_optimizer);
     audit_.continue_as(plan_with(codec), 2);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cli/bench_audit.h"
+#include "cli/bench_test_checks.h"
 #include "cli/bench_update.h"
 #include "core/aggregate/accumulator.h"
 #include "core/aggregate/pass_mean.h"
@@ -203,14 +204,7 @@ class PassesAuditTest : public ::testing::Test {
     ASSERT_FALSE(status.ok());
     EXPECT_THAT(status.error().message, ::testing::HasSubstr(what));
   }
-  void expect_residuals() {
-    for (std::size_t site = 0; site < sites_.size(); ++site) {
-      std::vector<float> held = federation_.residual(site);
-      EXPECT_TRUE(audit_.check_residual(sites_[site].index, held).ok()) << site;
-      held[17] += 1.0F;
-      EXPECT_FALSE(audit_.check_residual(sites_[site].index, held).ok()) << site;
-    }
-  }
+  void expect_residuals() { cli::expect_residuals(audit_, federation_, sites_); }
 
   const std::vector<AuditSite> sites_ = {{1, 12, "site-1"}, {2, 10, "site-2"}, {3, 11, "site-3"}};
   const round::Schema schema_ = bench_schema(kParams, true);

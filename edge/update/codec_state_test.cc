@@ -39,27 +39,15 @@ struct Expected {
   }
 };
 
-class CodecStateTest : public testing::Test {
+class CodecStateTest : public StoreTest {
  protected:
   Result<store::PendingUpdate> encode(std::uint64_t round, const std::string& codec = kCodec) {
     return encode_update(training(round, codec).job(), *store_, serial_);
-  }
-  void resolve(std::uint64_t round, Outcome outcome, RunId run = kRun) {
-    const auto carried = resolve_pending(*store_, run, RoundId(round), outcome);
-    EXPECT_TRUE(carried.ok()) << carried.error().to_string();
   }
   void fold(std::uint64_t round) {
     const auto folded = fold_update(training(round, kCodec).job(), *store_, serial_);
     EXPECT_TRUE(folded.ok()) << folded.error().to_string();
   }
-  void reopen() {
-    store_.reset();
-    store_ = open_store(files_);
-  }
-
-  Serial serial_;
-  store::MemoryFileSystem files_;
-  std::unique_ptr<store::SiteStore> store_ = open_store(files_);
 };
 
 TEST_F(CodecStateTest, CountedMasksLateKeepsRefusedGoesBack) {

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "edge/update/resolve.h"
 #include "edge/update/test_support.h"
 #include "kernels/test_values.h"
 
@@ -22,7 +21,7 @@ struct Fed {
   std::vector<std::size_t> after_step;  // so many were there
 };
 
-class FeedTest : public testing::Test {
+class FeedTest : public StoreTest {
  protected:
   void note(const std::shared_ptr<const Feed>& feed) {
     if (!feed) return;
@@ -43,9 +42,6 @@ class FeedTest : public testing::Test {
       note(encoding.feed());
     }
   }
-  void resolve(std::uint64_t round, round::Outcome outcome) {
-    EXPECT_TRUE(resolve_pending(*store_, kRun, RoundId(round), outcome).ok());
-  }
   // An update of these values, of bounds that a residual soon reaches.
   static Training bounded(std::uint64_t round, const std::string& codec, const std::vector<float>& update) {
     Training made = training(round, codec, update, std::vector<float>(kValues, 0.0F));
@@ -53,9 +49,6 @@ class FeedTest : public testing::Test {
     return made;
   }
 
-  Serial serial_;
-  store::MemoryFileSystem files_;
-  std::unique_ptr<store::SiteStore> store_ = open_store(files_);
   std::vector<Fed> fed_;
 };
 

@@ -7,7 +7,6 @@
 #include <limits>
 #include <utility>
 
-#include "edge/update/resolve.h"
 #include "edge/update/test_support.h"
 #include "kernels/vector.h"
 
@@ -42,7 +41,7 @@ struct Expected {
   }
 };
 
-class LentTest : public testing::Test {
+class LentTest : public StoreTest {
  protected:
   // Lent the momentum of its round, which is then in momentum_; empty: none.
   Result<store::PendingUpdate> encode(Training&& training) {
@@ -59,18 +58,7 @@ class LentTest : public testing::Test {
     }
     return encode_update(training.job(), *store_, serial_);
   }
-  void resolve(std::uint64_t round, Outcome outcome) {
-    const auto carried = resolve_pending(*store_, kRun, RoundId(round), outcome);
-    EXPECT_TRUE(carried.ok()) << carried.error().to_string();
-  }
-  void reopen() {
-    store_.reset();
-    store_ = open_store(files_);
-  }
 
-  Serial serial_;
-  store::MemoryFileSystem files_;
-  std::unique_ptr<store::SiteStore> store_ = open_store(files_);
   std::vector<float> momentum_;
 };
 

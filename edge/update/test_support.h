@@ -17,6 +17,7 @@
 #include "core/store/site_store.h"
 #include "edge/update/encode.h"
 #include "edge/update/open.h"
+#include "edge/update/resolve.h"
 #include "kernels/codec.h"
 #include "kernels/onebit_adam.h"
 
@@ -129,5 +130,22 @@ inline std::vector<float> p_of(const store::PendingUpdate& update) {
   EXPECT_TRUE(update.read_p(0, values).ok());
   return values;
 }
+
+// A site's store, and what becomes of what is in it.
+class StoreTest : public testing::Test {
+ protected:
+  void resolve(std::uint64_t round, round::Outcome outcome, RunId run = kRun) {
+    const auto carried = resolve_pending(*store_, run, RoundId(round), outcome);
+    EXPECT_TRUE(carried.ok()) << carried.error().to_string();
+  }
+  void reopen() {
+    store_.reset();
+    store_ = open_store(files_);
+  }
+
+  Serial serial_;
+  store::MemoryFileSystem files_;
+  std::unique_ptr<store::SiteStore> store_ = open_store(files_);
+};
 
 }  // namespace fluvial::edge

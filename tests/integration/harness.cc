@@ -161,6 +161,33 @@ round::Plan FederationTest::plan(std::uint64_t rounds) const {
   return plan;
 }
 
+void FederationTest::survives_in_round(const round::Plan& plan, std::uint64_t round, const std::string& node) {
+  RoundGate& gate = hold_from(round);
+  add_worker(1);
+  add_worker(2, gated(gate, 2));
+  const std::uint64_t run = start_run(plan, 3'000);
+  gate.wait_arrival(round);
+  federation_->kill(node);
+  gate.open();
+  ASSERT_TRUE(federation_->restart(node).ok());
+  wait_state(run, "done");
+  expect_exact(run, plan.rounds);
+}
+
+void FederationTest::survives_late_in(const round::Plan& plan, std::uint64_t round) {
+  RoundGate& gate = hold_from(round);
+  add_worker(1);
+  add_worker(2, gated(gate, 2));
+  const std::uint64_t run = start_run(plan, 3'000);
+  wait_log("site-2", "round committed run=1 round=" + std::to_string(round));
+  gate.open();
+  wait_log("site-2", "update late");
+  federation_->kill("site-2");
+  ASSERT_TRUE(federation_->restart("site-2").ok());
+  wait_state(run, "done");
+  expect_exact(run, plan.rounds);
+}
+
 std::uint64_t FederationTest::start_run(const round::Plan& plan, std::uint64_t params) {
   const auto schema =
       round::Schema::make({{"w", round::DType::kF32, {params / 10, 10}}, {"b", round::DType::kF32, {params % 10}}})

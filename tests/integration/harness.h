@@ -94,6 +94,11 @@ class FederationTest : public ::testing::Test {
   cli::json::value wait_status(std::size_t site_index, const std::function<bool(const cli::json::value&)>& wanted);
   // Until the node says that `sites` sites of the open round are in its sum, or above it.
   void wait_in(const std::string& node, std::uint64_t round, std::uint64_t sites);
+  // Of a federation of two sites and one aggregator, and a plan that waits for both: the node is killed while site-2
+  // trains for that round, and started again. The run ends, and is exact.
+  void survives_in_round(const round::Plan& plan, std::uint64_t round, const std::string& node);
+  // Likewise, and a plan that does not wait: site-2 is killed once its update of that round is late.
+  void survives_late_in(const round::Plan& plan, std::uint64_t round);
   // A site's worker waits at `hold` in that round of run 1, and the site's uploads pass `gate`: it sends its update, is
   // killed when so many bytes are through and the update is durable, and starts again over a line that is free.
   void kill_in_upload(TcpGate& gate, RoundGate& hold, const std::string& site, std::uint64_t round,

@@ -41,46 +41,18 @@ TEST_F(OnebitTest, RoundsCommitThroughATree) {
 // It has the momentum from the last commit, and asks in the round that was open for the same updates.
 TEST_F(OnebitTest, AcrossADeathOfTheCoordinator) {
   start(2, 1);
-  RoundGate& gate = hold_from(4);
-  add_worker(1);
-  add_worker(2, gated(gate, 2));
-  const std::uint64_t run = start_run(onebit_plan(6), kParams);
-  wait_committed(run, 3);
-  federation_->kill("coordinator");
-  gate.open();
-  ASSERT_TRUE(federation_->restart("coordinator").ok());
-  wait_state(run, "done");
-  expect_exact(run, 6);
+  survives_in_round(onebit_plan(6), 4, "coordinator");
 }
 
 TEST_F(OnebitTest, AcrossADeathOfAnAggregator) {
   start(2, 1);
-  RoundGate& gate = hold_from(4);
-  add_worker(1);
-  add_worker(2, gated(gate, 2));
-  const std::uint64_t run = start_run(onebit_plan(6), kParams);
-  gate.wait_arrival(4);
-  federation_->kill("aggregator-1");
-  gate.open();
-  ASSERT_TRUE(federation_->restart("aggregator-1").ok());
-  wait_state(run, "done");
-  expect_exact(run, 6);
+  survives_in_round(onebit_plan(6), 4, "aggregator-1");
 }
 
 // Trained too late to be encoded: nothing was lent for it.
 TEST_F(OnebitTest, AcrossADeathOfASiteThatTrainedTooLong) {
   start(2, 1);
-  RoundGate& gate = hold_from(4);
-  add_worker(1);
-  add_worker(2, gated(gate, 2));
-  const std::uint64_t run = start_run(impatient_plan(8), kParams);
-  wait_log("site-2", "round committed run=1 round=4");
-  gate.open();
-  wait_log("site-2", "update late");
-  federation_->kill("site-2");
-  ASSERT_TRUE(federation_->restart("site-2").ok());
-  wait_state(run, "done");
-  expect_exact(run, 8);
+  survives_late_in(impatient_plan(8), 4);
 }
 
 // Encoded and not in: what it was lent is durable with it, and given back by whoever reads it after the death.

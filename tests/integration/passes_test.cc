@@ -29,36 +29,17 @@ TEST_F(PassesTest, RoundsCommitThroughATree) {
 // It has the state of the codec from the last commit, and asks in the round that was open for both passes anew.
 TEST_F(PassesTest, AcrossADeathOfTheCoordinator) {
   start(2, 1);
-  RoundGate& gate = hold_from(3);
-  add_worker(1);
-  add_worker(2, gated(gate, 2));
-  const std::uint64_t run = start_run(passes_plan(4), 3'000);
-  wait_committed(run, 2);
-  federation_->kill("coordinator");
-  gate.open();
-  ASSERT_TRUE(federation_->restart("coordinator").ok());
-  wait_state(run, "done");
-  expect_exact(run, 4);
+  survives_in_round(passes_plan(4), 3, "coordinator");
 }
 
 // What a site has trained is in what it sends later, and no round counts it twice.
 TEST_F(PassesTest, AcrossADeathOfASiteThatWasMissed) {
   start(2, 1);
-  RoundGate& gate = hold_from(2);
-  add_worker(1);
-  add_worker(2, gated(gate, 2));
   round::Plan wanted = passes_plan(4);
   wanted.quorum = 1;
   wanted.adaptive_deadlines = false;
   wanted.soft_deadline = round::Milliseconds(1'000);
-  const std::uint64_t run = start_run(wanted, 3'000);
-  wait_log("site-2", "round committed run=1 round=2");
-  gate.open();
-  wait_log("site-2", "update late");
-  federation_->kill("site-2");
-  ASSERT_TRUE(federation_->restart("site-2").ok());
-  wait_state(run, "done");
-  expect_exact(run, 4);
+  survives_late_in(wanted, 2);
 }
 
 }  // namespace
