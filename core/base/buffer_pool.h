@@ -26,7 +26,7 @@ class BufferPool {
  public:
   static constexpr std::size_t kLeastBytes = 64 * 1024;  // a smaller Buffer is the heap's
   static constexpr std::size_t kGrainBytes = 64 * 1024;  // blocks are multiples of it
-  static constexpr std::size_t kSlackBytes = 16 * 1024 * 1024;
+  static constexpr std::size_t kSlackBytes = 4 * 1024 * 1024;
 
   struct Counts {
     std::uint64_t taken = 0;       // blocks, over the pool's life

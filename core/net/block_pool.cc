@@ -3,6 +3,15 @@
 #include <utility>
 
 namespace fluvial::net {
+namespace {
+
+Buffer taken(std::vector<Buffer>& from) {
+  Buffer block = std::move(from.back());
+  from.pop_back();
+  return block;
+}
+
+}  // namespace
 
 BlockPool& BlockPool::shared() {
   static BlockPool pool;
@@ -10,20 +19,27 @@ BlockPool& BlockPool::shared() {
 }
 
 Buffer BlockPool::acquire() {
+  std::size_t bytes = kSmallBlockBytes;
   {
     const std::lock_guard lock(mutex_);
-    if (!free_.empty()) {
-      Buffer block = std::move(free_.back());
-      free_.pop_back();
-      return block;
+    if (!free_large_.empty()) return taken(free_large_);
+    if (large_ < kLargeMost) {
+      ++large_;
+      bytes = kLargeBlockBytes;
+    } else if (!free_small_.empty()) {
+      return taken(free_small_);
     }
   }
-  return Buffer(kBlockBytes);
+  return Buffer(bytes);
 }
 
 void BlockPool::release(Buffer block) {
   const std::lock_guard lock(mutex_);
-  if (free_.size() < kKept) free_.push_back(std::move(block));
+  if (block.size() == kLargeBlockBytes) {
+    free_large_.push_back(std::move(block));
+  } else if (free_small_.size() < kSmallKept) {
+    free_small_.push_back(std::move(block));
+  }
 }
 
 }  // namespace fluvial::net

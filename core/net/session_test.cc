@@ -1,5 +1,6 @@
 #include "core/net/session.h"
 
+#include "core/net/block_pool.h"
 #include "core/net/deadline.h"
 #include "core/net/task_group.h"
 #include "core/net/test_support.h"
@@ -31,6 +32,22 @@ TEST(Session, EchoesFramesOfEverySize) {
   EXPECT_EQ(session->member().name, "root");
   say_goodbye(threads, session);
   EXPECT_FALSE(session->is_open());
+}
+
+TEST(Session, WithSmallBlocksAllArrives) {  // since all large ones are held by sessions that wait
+  std::vector<Buffer> held;
+  while (held.empty() || held.back().size() == kLargeBlockBytes) held.push_back(BlockPool::shared().acquire());
+  {
+    Threads threads;
+    TestServer server(threads);
+    const auto session = server.connect_now();
+    for (const std::size_t size : {0u, 1u, 16'384u, 65'536u, 72u * 1024, 300'000u, 3'000'000u}) {
+      const Status done = exchange(threads, session, size, size);
+      ASSERT_TRUE(done.ok()) << done.error().to_string() << " at size " << size;
+    }
+    say_goodbye(threads, session);
+  }
+  for (Buffer& block : held) BlockPool::shared().release(std::move(block));
 }
 
 TEST(Session, NewKeysOnTheWayChangeNothing) {

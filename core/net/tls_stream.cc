@@ -34,8 +34,7 @@ struct BlockBio {
   static int write(BIO* bio, const char* bytes, int size) {
     auto& stream = *static_cast<TlsStream*>(BIO_get_data(bio));
     BIO_clear_retry_flags(bio);
-    if (stream.out_block_.empty()) stream.out_block_ = BlockPool::shared().acquire();
-    const std::size_t count = std::min(static_cast<std::size_t>(size), kBlockBytes - stream.out_size_);
+    const std::size_t count = std::min(static_cast<std::size_t>(size), stream.out_block().size() - stream.out_size_);
     if (count == 0) {
       BIO_set_retry_write(bio);
       return -1;
@@ -255,8 +254,13 @@ Awaitable<Status> TlsStream::read_exactly(MutableByteSpan to) {
   co_return Status{};
 }
 
-std::size_t TlsStream::room_for_plaintext() const {
-  const std::size_t room = kBlockBytes - kOutReserveBytes;
+Buffer& TlsStream::out_block() {
+  if (out_block_.empty()) out_block_ = BlockPool::shared().acquire();
+  return out_block_;
+}
+
+std::size_t TlsStream::room_for_plaintext() {
+  const std::size_t room = out_block().size() - kOutReserveBytes;
   if (out_size_ >= room) return 0;
   return (room - out_size_) / (kRecordBytes + kRecordOverheadBytes) * kRecordBytes;
 }

@@ -76,7 +76,8 @@ class TlsStream {
 
   Awaitable<Status> fill();  // in_ is used up: more from the socket, or end_of_input_
   Awaitable<Status> send_out();
-  std::size_t room_for_plaintext() const;
+  Buffer& out_block();
+  std::size_t room_for_plaintext();
   std::optional<Error> read_fault(int result);
   Status io_error(const boost::system::error_code& code) const;
   void drop_in_block();

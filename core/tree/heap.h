@@ -1,6 +1,6 @@
 // A process' memory between rounds: kept for the next one, given back once none comes.
 //
-// What it promises: beyond what is in use, a process keeps at most the peak of its large Buffers and 16 MiB (nothing
+// What it promises: beyond what is in use, a process keeps at most the peak of its large Buffers and 4 MiB (nothing
 // that the peak did not hold, core/base/buffer_pool.h), and some 32 MiB of the heap. So a coordinator or an aggregator
 // stays within 12 bytes a parameter, its staging budget and 64 MiB.
 #pragma once
