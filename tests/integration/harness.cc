@@ -7,9 +7,9 @@
 #include <charconv>
 #include <filesystem>
 
-#include "cli/bench_audit.h"
 #include "cli/bench_update.h"
 #include "core/base/testing.h"
+#include "core/store/plan_json.h"
 
 namespace fluvial::integration {
 namespace {
@@ -204,6 +204,20 @@ std::uint64_t FederationTest::start_run(const round::Plan& plan, std::uint64_t p
   return run.ok() ? *run : 0;
 }
 
+std::uint64_t FederationTest::continue_run(std::uint64_t run, const round::Plan& plan) {
+  auto written = cli::parse_json(store::plan_to_json(plan), "the plan");
+  EXPECT_TRUE(written.ok());
+  if (!written.ok()) return 0;
+  const cli::json::object request{{"plan", std::move(*written)}, {"continue", run}, {"keep_optimizer", true}};
+  const auto started = federation_->admin().post("/v1/runs", request);
+  EXPECT_TRUE(started.ok()) << started.error().message;
+  if (!started.ok()) return 0;
+  const std::uint64_t next = cli::count_member(*started, "run");
+  plans_[next] = plan;
+  continues_[next] = run;
+  return next;
+}
+
 value FederationTest::wait_event(std::uint64_t run, const std::function<bool(const value&)>& wanted) {
   value found;
   const Status watched =
@@ -338,8 +352,20 @@ Status FederationTest::check_exact(std::uint64_t run) {
                      .node = static_cast<std::uint32_t>(cli::count_member(node, "id")),
                      .name = name});
   }
-  FLUVIAL_ASSIGN(const store::Model initial, model_of(run, 0));
-  cli::Audit audit(plans_.at(run), kSeed, run, std::move(sites), cli::kBenchWeightMax, initial.schema);
+  std::vector<std::uint64_t> runs = {run};  // the newest first
+  for (auto before = continues_.find(run); before != continues_.end(); before = continues_.find(before->second)) {
+    runs.push_back(before->second);
+  }
+  FLUVIAL_ASSIGN(const store::Model initial, model_of(runs.back(), 0));
+  cli::Audit audit(plans_.at(runs.back()), kSeed, runs.back(), std::move(sites), cli::kBenchWeightMax, initial.schema);
+  for (auto each = runs.rbegin(); each != runs.rend(); ++each) {
+    if (*each != runs.back()) audit.continue_as(plans_.at(*each), *each);
+    FLUVIAL_TRY(check_rounds(audit, *each));
+  }
+  return {};
+}
+
+Status FederationTest::check_rounds(cli::Audit& audit, std::uint64_t run) {
   std::vector<float> base;
   const cli::json::array rounds = committed(run);
   for (std::uint64_t version = 0; version <= rounds.size(); ++version) {

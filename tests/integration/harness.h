@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "cli/bench_audit.h"
 #include "cli/local_federation.h"
 #include "cli/local_run.h"
 #include "cli/work_folder.h"
@@ -82,6 +83,8 @@ class FederationTest : public ::testing::Test {
 
   round::Plan plan(std::uint64_t rounds) const;
   std::uint64_t start_run(const round::Plan& plan, std::uint64_t params);
+  // Another run that goes on from this one's last model, with the server optimizer's state.
+  std::uint64_t continue_run(std::uint64_t run, const round::Plan& plan);
   // A run that is in the folders that the federation was started with.
   void adopt_run(std::uint64_t run, const round::Plan& plan) { plans_[run] = plan; }
   // Events until `wanted` is satisfied; the event. A failure of the test when the stream ends before.
@@ -111,7 +114,7 @@ class FederationTest : public ::testing::Test {
   // The rounds committed so far, oldest first.
   cli::json::array committed(std::uint64_t run);
   // Each committed model is its base and the mean of the contributors that the journal names, bit for bit, by an
-  // independent loop. Of runs whose workers do what bench_train() does, whenever.
+  // independent loop. Of runs whose workers do what bench_train() does, whenever. With those that it continues.
   void expect_exact(std::uint64_t run);
   void expect_exact(std::uint64_t run, std::size_t rounds);  // and there are exactly `rounds` of them
   // A round that a restored backup has undone, while its base is still there: from the round after `fork` on, the
@@ -126,8 +129,10 @@ class FederationTest : public ::testing::Test {
 
  private:
   Status check_exact(std::uint64_t run);
+  Status check_rounds(cli::Audit& audit, std::uint64_t run);
   std::map<std::string, std::vector<TcpGate*>> gates_;  // by whom they stand before
   std::map<std::uint64_t, round::Plan> plans_;          // by run
+  std::map<std::uint64_t, std::uint64_t> continues_;    // what a run continues
   struct Undone {
     std::uint64_t round;
     std::uint64_t fork;

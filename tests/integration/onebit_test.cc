@@ -49,6 +49,30 @@ TEST_F(OnebitTest, AcrossADeathOfAnAggregator) {
   survives_in_round(onebit_plan(6), 4, "aggregator-1");
 }
 
+// Without a warm-up of its own, across a death of the coordinator while its first round is open: the momentum that the
+// round begins with is the other run's.
+TEST_F(OnebitTest, ARunGoesOnBehindTheWarmUpOfAnother) {
+  start(2, 1);
+  RoundGate& gate = hold_from(1);
+  for (std::uint64_t site = 1; site <= 2; ++site) {
+    add_worker(site, [at_once = bench_train(site), held = gated(gate, site)](
+                         const local::Task& task, std::span<const float> base, std::span<float> local) {
+      return task.run.value() == 1 ? at_once(task, base, local) : held(task, base, local);
+    });
+  }
+  ASSERT_EQ(start_run(onebit_plan(4), kParams), 1u);
+  wait_state(1, "done");
+  round::Plan wanted = onebit_plan(3);
+  wanted.codec = "onebit_adam:freeze=0";
+  const std::uint64_t second = continue_run(1, wanted);
+  gate.wait_arrival(1, 2);
+  federation_->kill("coordinator");
+  gate.open();
+  ASSERT_TRUE(federation_->restart("coordinator").ok());
+  wait_state(second, "done");
+  expect_exact(second, 3);
+}
+
 // Trained too late to be encoded: nothing was lent for it.
 TEST_F(OnebitTest, AcrossADeathOfASiteThatTrainedTooLong) {
   start(2, 1);
