@@ -215,7 +215,7 @@ void SiteChecks::follow_beginning(SiteId site, store::SiteStore& store) {
   for (bool inherits = true; !before.empty(); before.pop_back()) {
     const auto old = books_.find({site, before.back()});
     const std::optional<Seen> seen = look(site, before.back(), store);
-    if (!seen || seen->last || seen->pending) continue;
+    if (!seen || seen->last || seen->pending || !seen->residual.values.empty()) continue;
     const bool continued = std::ranges::find(continues, before.back()) != continues.end();
     if (inherits && continued && !old->second.residual.values.empty()) {
       books_[{site, run}].residual = old->second.residual;

@@ -96,8 +96,8 @@ TEST_F(RenewalTest, TwoHundredRoundsGoThroughRenewalsAndNobodyNotices) {
     }
   }
   for (const char* member : {"aggregator-1", "site-1", "site-2", "site-3"}) {
-    EXPECT_GE(times(member, "certificate renewed"), kRounds / kStretch - 1)
-        << member;  // the aggregator's go their own way
+    const bool is_awaited = std::string_view(member) != "aggregator-1";  // whose go their own way
+    EXPECT_GE(times(member, "certificate renewed"), is_awaited ? kRounds / kStretch - 1 : 2) << member;
     EXPECT_EQ(times(member, "connected to parent"), 1U) << "no session ended for it, or " << member << " came anew";
     EXPECT_EQ(times(member, "the parent's certificate has ended"), 0U) << member;
   }
