@@ -436,7 +436,7 @@ void RoundChecks::settle(Run& run, const store::CommitRow& row) {
   run.master = row.master;
   run.state = std::move(run.state_in_doubt);
   run.integers = std::move(run.integers_in_doubt);
-  run.warm = std::move(run.warm_in_doubt);
+  run.warm = run.warm_in_doubt;
   run.in_doubt.reset();
   run.commits.insert_or_assign(row.record.round, row);
   ++committed_count_;

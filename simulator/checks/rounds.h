@@ -47,7 +47,6 @@ struct NamedBytes {
 };
 // The mean of a pass that was handed down.
 struct KnownMean {
-  RunId run;
   RoundId round;
   Epoch epoch;
   AttemptId attempt;
@@ -115,7 +114,7 @@ class RoundChecks {
 
   // ---- queries
   // Of runs with several passes, in any history: null for what nobody made.
-  const KnownMean* mean_of(const Digest& digest) const;
+  const KnownMean* mean_of(RunId run, const Digest& digest) const;
   const std::vector<float>* warm_start_of(const Digest& state) const;
   const std::optional<Factors>* factors_of(RunId run) const;
   const store::CommitRow* commit_of(RunId run, RoundId round) const;
@@ -204,9 +203,9 @@ class RoundChecks {
   Epoch greatest_;
   Epoch term_;  // the coordinator's present one
   std::map<NodeId, store::LeaseRow> leases_;
-  std::map<RunId, RoundId> opened_;  // the greatest ever
-  std::map<Digest, KnownMean> means_;
-  std::map<Digest, std::vector<float>> warm_starts_;  // by their state; of 1-bit Adam the momenta
+  std::map<RunId, RoundId> opened_;                      // the greatest ever
+  std::map<std::pair<RunId, Digest>, KnownMean> means_;  // two runs may come to the same one
+  std::map<Digest, std::vector<float>> warm_starts_;     // by their state; of 1-bit Adam the momenta
   std::uint64_t committed_count_ = 0;
   std::string trace_;
 };

@@ -33,8 +33,8 @@ std::string wrong_mean(const KnownMean& expected, ByteSpan bytes) {
 
 }  // namespace
 
-const KnownMean* RoundChecks::mean_of(const Digest& digest) const {
-  const auto found = means_.find(digest);
+const KnownMean* RoundChecks::mean_of(RunId run, const Digest& digest) const {
+  const auto found = means_.find({run, digest});
   return found == means_.end() ? nullptr : &found->second;
 }
 
@@ -91,9 +91,9 @@ void RoundChecks::check_made_from(const SumOf& of, const round::ContributorSet& 
       continue;
     }
     if (of.pass == 0) continue;
-    const KnownMean* const mean = mean_of(entry.from.mean);
+    const KnownMean* const mean = mean_of(of.run, entry.from.mean);
     if (!say(mean != nullptr, "passes", which + "from a mean that nobody handed down")) continue;
-    say(mean->run == of.run && mean->round == of.round && mean->pass + 1 == of.pass, "passes",
+    say(mean->round == of.round && mean->pass + 1 == of.pass, "passes",
         which + format_text("from a mean of round {}, {}", mean->round.value(), round::pass_name(mean->pass)));
     say(mean->epoch == of.epoch && mean->attempt == of.attempt, "passes",
         which + format_text("from the mean of attempt {}, in attempt {}", mean->attempt.value(), of.attempt.value()));
@@ -133,14 +133,15 @@ void RoundChecks::pass_over(const SumOf& of, const round::ContributorSet& contri
   }
   if (!run->passes.empty()) check_within(contributors, run->passes.back().contributors, which);
   sum_sealed(of, contributors, sum);
-  KnownMean known{of.run, of.round, of.epoch, of.attempt, of.pass, {}};
+  KnownMean known{of.round, of.epoch, of.attempt, of.pass, {}};
   for (const std::int64_t value : sum.values) {
     known.values.push_back(kernels::reference::mean(value, sum.scale_bits, contributors.total_weight()));
   }
   const std::string wrong = wrong_mean(known, mean.bytes);
   say(wrong.empty(), "exact_mean", which + ": the mean that is handed down: " + wrong);
-  say(!means_.contains(mean.digest), "passes", which + ": another attempt had a mean of the same digest");
-  means_.insert_or_assign(mean.digest, std::move(known));
+  const std::pair key(of.run, mean.digest);
+  say(!means_.contains(key), "passes", which + ": another attempt had a mean of the same digest");
+  means_.insert_or_assign(key, std::move(known));
   run->passes.push_back({contributors, {mean.digest, mean.bytes.size()}});
 }
 
@@ -175,7 +176,7 @@ void RoundChecks::check_passes(const Run& run, const round::CommitRecord& commit
 std::vector<float> RoundChecks::mean_update(const Run& run, const round::CommitRecord& commit,
                                             std::vector<float> mean) const {
   if (!run.factors || commit.passes.empty()) return mean;
-  const KnownMean* const first = mean_of(commit.passes.front().mean.digest);
+  const KnownMean* const first = mean_of(run.row.id, commit.passes.front().mean.digest);
   if (first == nullptr || first->values.size() != run.factors->sent_values(0) ||
       mean.size() != run.factors->sent_values(1)) {
     return std::vector<float>(static_cast<std::size_t>(run.row.schema.value_count()));  // has been reported

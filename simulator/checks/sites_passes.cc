@@ -62,12 +62,12 @@ void SiteChecks::check_pass(const std::string& name, SiteId site, RunId run, con
   const std::optional<Factors>* const factors = rounds_.factors_of(run);
   const KnownUpdate* const sent = truth_.find(run, pending.round, site, later.from.pass, later.digest);
   if (factors == nullptr || !*factors || sent == nullptr) return report_("passes", which + "its run has none");
-  const KnownMean* const mean = rounds_.mean_of(later.from.mean);
+  const KnownMean* const mean = rounds_.mean_of(run, later.from.mean);
   if (mean == nullptr) return report_("passes", which + "made from a mean that nobody handed down");
-  if (mean->run != run || mean->round != pending.round || mean->pass + 1 != later.from.pass) {
+  if (mean->round != pending.round || mean->pass + 1 != later.from.pass) {
     return report_("passes", which + "made from a mean of another round or pass");
   }
-  const KnownMean* const last = before ? rounds_.mean_of(before->from.mean) : nullptr;
+  const KnownMean* const last = before ? rounds_.mean_of(run, before->from.mean) : nullptr;
   if (last != nullptr && std::pair(last->epoch, last->attempt) >= std::pair(mean->epoch, mean->attempt)) {
     report_("passes", which + format_text("made for attempt {} in the place of what it made for attempt {}",
                                           mean->attempt.value(), last->attempt.value()));
