@@ -178,6 +178,15 @@ TEST_F(CertificateBookTest, AMemberFromBeforeTheBookRenewsWithTheKeyThatItShows)
   EXPECT_EQ(book().current_of(a).value()->serial, "s2");
 }
 
+// Whose key nobody knew when it was revoked: its node is what is refused.
+TEST_F(CertificateBookTest, ARevokedMemberFromBeforeTheBookRenewsNothing) {
+  add_token("first", "a");
+  const NodeId a = redeem("first", "a", "s1", "").value().id;
+  ASSERT_TRUE(journal_->revoke(a, at(1500)).ok());
+  EXPECT_EQ(renew("s2", "s1", a, "key 1").error().code, Code::kUnauthenticated);
+  EXPECT_EQ(book().find("s2").value(), std::nullopt);
+}
+
 TEST_F(CertificateBookTest, EndedCertificatesAreForgottenWhenTheKeyIsNotRefused) {
   const NodeId a = enrol("a", "s1", "key 1");
   const NodeId b = enrol("b", "r1", "key of b");
