@@ -5,10 +5,7 @@ namespace {
 
 TEST_F(ModelReceiverTest, GoesOnWhereTheSessionBroke) {
   const Model one = model(1);
-  want(one);
-  EXPECT_EQ(requested(one), 0u);
-  ASSERT_TRUE(give_begin(one, 0).ok());
-  ASSERT_TRUE(give(one, 0, 250).ok());
+  wanted_and_half_here(one);
   reconnect();
   EXPECT_EQ(requested(one), 250u);
   EXPECT_TRUE(give(one, 250, 400).ok()) << "of the session before: passed over";
@@ -39,10 +36,7 @@ TEST_F(ModelReceiverTest, AParentThatNamesItIsAskedOnceOnASession) {
 // Of two requests the parent may have taken the older one last, and sends nothing of the newer.
 TEST_F(ModelReceiverTest, NamedAgainAfterNothingCameForLongItIsAskedForAgain) {
   const Model one = model(1);
-  want(one);
-  EXPECT_EQ(requested(one), 0u);
-  ASSERT_TRUE(give_begin(one, 0).ok());
-  ASSERT_TRUE(give(one, 0, 250).ok());
+  wanted_and_half_here(one);
   runtime_.clock().leap(std::chrono::seconds(9));
   want(one);
   EXPECT_TRUE(posted_.empty()) << "a slow line";

@@ -122,6 +122,13 @@ class ModelReceiverTest : public testing::Test {
     bytes.data()[0] ^= flip;
     return on_strand([&] { return receiver_.chunk(message, bytes.span()); });
   }
+  // 250 of its 400 bytes.
+  void wanted_and_half_here(const Model& model) {
+    want(model);
+    EXPECT_EQ(requested(model), 0u);
+    ASSERT_TRUE(give_begin(model, 0).ok());
+    ASSERT_TRUE(give(model, 0, 250).ok());
+  }
   double counted(const char* what, const telemetry::Labels& labels = {}) {
     return runtime_.get().metrics.counter(what, labels).value();
   }

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "cli/bench_audit.h"
 #include "cli/bench_update.h"
 #include "core/base/testing.h"
 #include "core/store/plan_json.h"

@@ -14,7 +14,6 @@
 #include <thread>
 #include <vector>
 
-#include "cli/bench_audit.h"
 #include "cli/local_federation.h"
 #include "cli/local_run.h"
 #include "cli/work_folder.h"
@@ -22,6 +21,10 @@
 #include "core/round/plan.h"
 #include "core/store/safetensors.h"
 #include "tests/integration/gate.h"
+
+namespace fluvial::cli {
+class Audit;
+}
 
 namespace fluvial::integration {
 
