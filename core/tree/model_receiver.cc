@@ -89,7 +89,13 @@ void ModelReceiver::want(const round::ModelRef& ref, Ask ask) {
   const bool is_still = fetch_->asked && runtime_.clock.now() - fetch_->moved_at >= kAskedAgainAfter;
   const bool is_anew = ask == Ask::kAnew || is_still;
   if (std::exchange(fetch_->promised, true) && !is_anew) return;  // on its way: asked again, it would be sent once more
-  if ((is_anew || !fetch_->flowing) && !fetch_->held_up) request(*fetch_);  // who names it has it, or gets it
+  if (fetch_->held_up || (!is_anew && fetch_->flowing)) return;
+  if (is_still) {
+    runtime_.log.info(owner_.part == 0 ? "nothing of the model has come for long; it is asked for again"
+                                       : "nothing of the vector has come for long; it is asked for again",
+                      {{"run", ref.run}, {"model_version", ref.version}, {"bytes", fetch_->received}});
+  }
+  request(*fetch_);  // who names it has it, or gets it
 }
 
 bool ModelReceiver::ahead(const round::ModelRef& unnamed) {

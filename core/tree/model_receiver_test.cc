@@ -40,11 +40,13 @@ TEST_F(ModelReceiverTest, NamedAgainAfterNothingCameForLongItIsAskedForAgain) {
   runtime_.clock().leap(std::chrono::seconds(9));
   want(one);
   EXPECT_TRUE(posted_.empty()) << "a slow line";
+  EXPECT_FALSE(runtime_.log().contains("it is asked for again"));
   runtime_.clock().leap(std::chrono::seconds(2));
   want(one);
   EXPECT_EQ(requested(one), 250u);
   want(one);
   EXPECT_TRUE(posted_.empty()) << "asked for just now";
+  EXPECT_TRUE(runtime_.log().contains("nothing of the model has come for long; it is asked for again"));
   ASSERT_TRUE(give_begin(one, 250).ok());
   ASSERT_TRUE(give(one, 250, 400).ok());
   expect_complete(one);
