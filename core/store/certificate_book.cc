@@ -166,6 +166,14 @@ Result<CertificateSeen> CertificateBook::saw(const CertificateShown& shown, Wall
   if (known && known->node != shown.node) {
     return Error{Code::kUnauthenticated, "certificate " + shown.serial + " is another member's"};
   }
+  if (known && shown.adopt && !known->key.empty()) {
+    // Then whoever may be newer than the journal is let through, and this one is not.
+    FLUVIAL_ASSIGN(const auto current, certificate_where(database, kCurrent, shown.node));
+    if (current && !std::ranges::equal(current->key, known->key)) {
+      return Error{Code::kUnauthenticated,
+                   "certificate " + shown.serial + " is of a key that a later enrolment has replaced: enrol again"};
+    }
+  }
   if (known && known->used_at && !known->key.empty()) return CertificateSeen{};
   CertificateSeen seen;
   FLUVIAL_TRY(journal_.change([&]() -> Status {

@@ -211,6 +211,20 @@ TEST_F(CertificateBookTest, AfterARestoreTheNewerCertificateIsAdopted) {
   EXPECT_EQ(refused_why("s9"), kRefusedSuperseded);
 }
 
+// By their moments either may be the later one: a certificate has no more than a second.
+TEST_F(CertificateBookTest, AfterARestoreACertificateThatTheJournalKnowsIsNoNewerOne) {
+  const NodeId a = enrol("a", "s1", "key 1");
+  saw("s1", a, "key 1");
+  enrol("a", "s2", "key 2");
+  const auto comes = [&](const std::string& serial, std::string_view key) {
+    return book().saw({serial, a, as_byte_span(key), at(9000), at(1000), true}, at(5000));
+  };
+  EXPECT_EQ(comes("s1", "key 1").error().code, Code::kUnauthenticated) << "though its successor was never used";
+  EXPECT_TRUE(comes("s2", "key 2").ok());
+  EXPECT_EQ(book().current_of(a).value()->serial, "s2");
+  EXPECT_EQ(refused_why("s1"), kRefusedSuperseded);
+}
+
 TEST_F(CertificateBookTest, WhatTheLostHistoryRefusedIsTakenOver) {
   const NodeId a = enrol("a", "s1", "key 1");
   const NodeId b = enrol("b", "r1", "key of b", 1900);
