@@ -24,6 +24,7 @@ struct Options {
   std::uint64_t threads = 1;
   std::uint64_t failures = 1;
   std::uint64_t lines = 80;
+  std::uint64_t again = 0;
   bool twice = false;
   bool log = false;
   bool capacity = false;
@@ -86,7 +87,7 @@ int run(const Io& io, const Options& options) {
   const simulator::SeedsOptions how{.first_seed = options.first_seed,
                                     .seeds = options.seeds,
                                     .threads = static_cast<unsigned>(options.threads),
-                                    .twice = options.twice,
+                                    .twice = options.twice ? options.seeds : options.again,
                                     .failures_max = options.failures,
                                     .lines_max = options.lines};
   if (options.capacity) {
@@ -155,7 +156,8 @@ void add_simulate_command(CLI::App& app, Commands& commands) {
   number("--threads", options->threads, "seeds at the same time", 1, 1024);
   number("--failures", options->failures, "stop after this many failed seeds", 1, kMany);
   number("--log-lines", options->lines, "of the log around a failure", 0, 1'000'000);
-  simulate->add_flag("--twice", options->twice, "each seed twice: it must agree with itself");
+  number("--again", options->again, "run the first N seeds twice: each must agree with itself", 0, kMany);
+  simulate->add_flag("--twice", options->twice, "each seed twice");
   simulate->add_flag("--log", options->log, "print the last events of the last seed");
   simulate->add_flag("--capacity", options->capacity,
                      "one seed as a capacity planner: round times, bytes a tier, stragglers");

@@ -32,13 +32,13 @@ class Seeds {
     while (!stop_) {
       const std::uint64_t index = next_.fetch_add(1);
       if (index >= options_.seeds) return;
-      finish(one(options_.first_seed + index));
+      finish(one(options_.first_seed + index, index < options_.twice));
     }
   }
 
-  Result<SeedResult> one(std::uint64_t seed) {
+  Result<SeedResult> one(std::uint64_t seed, bool twice) {
     FLUVIAL_ASSIGN(SeedResult result, run_seed(file_, seed, settle_, 0));
-    if (options_.twice && result.violations.empty()) {
+    if (twice && result.violations.empty()) {
       FLUVIAL_ASSIGN(const SeedResult again, run_seed(file_, seed, settle_, 0));
       if (again.trace_hash != result.trace_hash) {
         result.violations.push_back(

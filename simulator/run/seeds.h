@@ -14,7 +14,7 @@ struct SeedsOptions {
   std::uint64_t first_seed = 1;
   std::uint64_t seeds = 1;
   unsigned threads = 1;
-  bool twice = false;              // each seed again: another trace hash is a violation ("determinism")
+  std::uint64_t twice = 0;         // of the first seeds run again: another trace hash is a violation ("determinism")
   std::uint64_t failures_max = 1;  // then no further seed begins
   std::size_t lines_max = 200;     // of the log of each failing seed
 };

@@ -41,7 +41,7 @@ void print(const std::string& name, const SeedResult& failure) {
 // Without a bug: every seed twice, and none may find anything.
 Result<bool> honest(const ScenarioFile& file, SeedsOptions options) {
   options.failures_max = options.seeds;
-  options.twice = true;
+  options.twice = options.seeds;
   FLUVIAL_ASSIGN(const SeedsResult result,
                  run_seeds(file, settle([] { return std::make_unique<Tamper>(); }), options, {}));
   for (const SeedResult& failure : result.failures) print("none", failure);
