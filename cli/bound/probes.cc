@@ -130,9 +130,7 @@ class CodecRound {
   }
 
   Status finalise() {
-    for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
-      FLUVIAL_TRY(sum_.mean_chunk(chunk, 1, schema_.layout.of(std::span(mean_), chunk)));
-    }
+    FLUVIAL_TRY(sum_.mean(0, 1, mean_));
     kernels::apply_sgd(1.0, mean_, base_);
     return {};
   }

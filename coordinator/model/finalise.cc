@@ -46,44 +46,62 @@ Workspace open_workspace(const round::Schema& schema, ByteSpan base) {
   return work;
 }
 
-// The mean update, by chunks of the model: of the sum, or of what the passes hold.
+// Where a step may be cut anywhere, a core goes from the sum to the next model in cuts that stay in its own cache, and
+// on to the file in tasks of several. Else both are the plan's chunks.
+constexpr std::uint64_t kCutValues = 8 * 1024;
+constexpr std::uint64_t kCutsOfATask = 8;
+
+// The mean update, cut by cut: of the sum, or of what the passes hold.
 class Means {
  public:
   static Result<Means> of(Parallel& parallel, const transfer::NodeSum& sum, const FinaliseInput& input) {
     Means means(sum, input);
-    if (!input.passes) return means;
+    if (!input.passes) {
+      if (!aggregate::ServerStep::may_be_cut_anywhere(input.optimizer)) return means;
+      means.layout_.chunk_values = std::min(means.layout_.chunk_values, kCutValues);
+      means.cuts_of_a_task_ = kCutsOfATask;
+      return means;
+    }
     FLUVIAL_ASSIGN(SharedBytes last, mean_bytes(parallel, sum, input.record.contributors.total_weight(), {}));
     FLUVIAL_ASSIGN(means.of_passes_,
                    MeanUpdate::make(*input.passes, *input.schema, sum.shape().layout.chunk_values, std::move(last)));
+    means.layout_ = means.of_passes_->layout();
     return means;
   }
 
-  const kernels::ChunkLayout& layout() const { return of_passes_ ? of_passes_->layout() : sum_->shape().layout; }
+  const kernels::ChunkLayout& layout() const { return layout_; }
+  std::size_t cuts_of_a_task() const { return cuts_of_a_task_; }
   const MeanUpdate* of_passes() const { return of_passes_.get(); }  // null: there is one pass
-  // Memory that each thread kept would grow with the cores.
-  Result<Values<float>> chunk(std::size_t index) const {
-    Values<float> mean(layout().size(index));
-    FLUVIAL_TRY(of_passes_
-                    ? of_passes_->chunk(index, mean.span())
-                    : sum_->accumulator().mean_chunk(index, input_->divisor.value, mean.span(), input_->divisor.bits));
-    return mean;
+  // `out` is as long as the cut.
+  Status of_cut(std::size_t index, std::span<float> out) const {
+    if (of_passes_) return of_passes_->chunk(index, out);
+    return sum_->accumulator().mean(layout_.first_value(index), input_->divisor.value, out, input_->divisor.bits);
   }
 
  private:
-  Means(const transfer::NodeSum& sum, const FinaliseInput& input) : sum_(&sum), input_(&input) {}
+  Means(const transfer::NodeSum& sum, const FinaliseInput& input)
+      : sum_(&sum), input_(&input), layout_(sum.shape().layout) {}
   const transfer::NodeSum* sum_;
   const FinaliseInput* input_;
+  kernels::ChunkLayout layout_;  // of the cuts
+  std::size_t cuts_of_a_task_ = 1;
   std::unique_ptr<MeanUpdate> of_passes_;
 };
 
-// Mean and optimizer, chunk by chunk, on every core. Returns the squared 2-norm of the step.
-Result<double> step_chunk(const Means& means, const aggregate::ServerStep& step, std::span<float> state,
-                          MutableByteSpan handed, const Workspace& work, std::size_t index) {
-  FLUVIAL_ASSIGN(Values<float> mean, means.chunk(index));
+// Memory for a task. What a thread kept for the next one would grow with the cores.
+struct Scratch {
+  Values<float> mean;
+  Values<float> change;
+};
+
+// Mean and optimizer, of one cut. Returns the squared 2-norm of the step.
+Result<double> step_cut(const Means& means, const aggregate::ServerStep& step, std::span<float> state,
+                        MutableByteSpan handed, const Workspace& work, Scratch& scratch, std::size_t index) {
   const kernels::ChunkLayout& layout = means.layout();
   const std::span<float> model = layout.of(work.values, index);
-  Values<float> change_memory(model.size());
-  const std::span<float> change = change_memory.span();
+  const std::span<float> mean = scratch.mean.span().first(model.size());
+  const std::span<float> change = scratch.change.span().first(model.size());
+  FLUVIAL_TRY(means.of_cut(index, mean));
   std::span<const float> before = change;
   if (work.base.empty()) {
     std::ranges::copy(model, change.begin());
@@ -91,7 +109,7 @@ Result<double> step_chunk(const Means& means, const aggregate::ServerStep& step,
     before = layout.of(work.base, index);
     std::ranges::copy(before, model.begin());
   }
-  FLUVIAL_TRY(step.apply(index, mean.span(), state, model, handed));
+  FLUVIAL_TRY(step.apply(index, mean, state, model, handed));
   if (const auto screened = kernels::screen(model, layout.first_value(index)); !screened.ok()) {
     return Error{Code::kDataLoss, "the next model would not be finite: " + screened.error().message};
   }
@@ -100,13 +118,28 @@ Result<double> step_chunk(const Means& means, const aggregate::ServerStep& step,
   return changed.ok() ? changed->norm_squared : std::numeric_limits<double>::infinity();
 }
 
+Result<double> step_task(const Means& means, const aggregate::ServerStep& step, std::span<float> state,
+                         MutableByteSpan handed, const Workspace& work, std::size_t task) {
+  const kernels::ChunkLayout& cuts = means.layout();
+  const std::size_t first = task * means.cuts_of_a_task();
+  const std::size_t end = std::min(first + means.cuts_of_a_task(), cuts.chunk_count());
+  Scratch scratch{Values<float>(cuts.size(first)), Values<float>(cuts.size(first))};
+  double squares = 0;
+  for (std::size_t cut = first; cut < end; ++cut) {
+    FLUVIAL_ASSIGN(const double of_cut, step_cut(means, step, state, handed, work, scratch, cut));
+    squares += of_cut;
+  }
+  return squares;
+}
+
 // Makes the next model's bytes, digests them and writes them. Where every tensor is averaged, all of it goes on at
-// once, chunk by chunk, and the tree digest, which waits for no chunk's turn, is there first. `all_there`: with it.
+// once, task by task, and the tree digest, which waits for no task's turn, is there first. `all_there`: with it.
 Status make_bytes(Parallel& parallel, const transfer::NodeSum& sum, const Means& means, const FinaliseInput& input,
                   const aggregate::ServerStep& step, MutableByteSpan handed, Workspace& work,
                   store::ModelWriter& writer, const std::function<void(const Digest& tree)>& all_there,
                   NextModel& next) {
-  const kernels::ChunkLayout& layout = means.layout();
+  const kernels::ChunkLayout& cuts = means.layout();
+  const kernels::ChunkLayout layout{cuts.value_count, cuts.chunk_values * means.cuts_of_a_task()};
   const std::size_t count = layout.chunk_count();
   const auto bytes_of = [&](std::size_t i) { return std::as_bytes(layout.of(std::span<const float>(work.values), i)); };
   Sha256 hash;
@@ -119,14 +152,14 @@ Status make_bytes(Parallel& parallel, const transfer::NodeSum& sum, const Means&
   ModelDigest tree(work.room.size());
   const bool at_once = !work.base.empty();
   std::vector<double> squares(count);
-  const std::size_t first = input.sum_digest ? 1 : 0;  // a long piece: before the others
-  FLUVIAL_TRY(parallel.for_each(first + count, [&](std::size_t piece) -> Status {
-    if (piece < first) {
+  const std::size_t first = input.sum_digest ? 1 : 0;  // a long task: before the others
+  FLUVIAL_TRY(parallel.for_each(first + count, [&](std::size_t task) -> Status {
+    if (task < first) {
       next.sum_digest = sha256(std::as_bytes(sum.accumulator().sum()));
       return {};
     }
-    const std::size_t i = piece - first;
-    FLUVIAL_ASSIGN(squares[i], step_chunk(means, step, next.optimizer_state, handed, work, i));
+    const std::size_t i = task - first;
+    FLUVIAL_ASSIGN(squares[i], step_task(means, step, next.optimizer_state, handed, work, i));
     if (!at_once) return {};
     if (tree.ready(work.room, layout.first_value(i) * sizeof(float), bytes_of(i).size())) all_there(tree.finish());
     FLUVIAL_TRY(digesting.done(i));
@@ -169,7 +202,8 @@ Result<NextModel> finalise(Parallel& parallel, const transfer::NodeSum& sum, sto
   Buffer handed(step.handed_bytes());
   if (step.has_norms()) {
     FLUVIAL_TRY(parallel.for_each(layout.chunk_count(), [&](std::size_t i) -> Status {
-      FLUVIAL_ASSIGN(Values<float> mean, means.chunk(i));
+      Values<float> mean(layout.size(i));
+      FLUVIAL_TRY(means.of_cut(i, mean.span()));
       return step.measure(i, mean.span(), next.optimizer_state,
                           layout.of(work.base.empty() ? std::span<const float>(work.values) : work.base, i));
     }));

@@ -34,17 +34,20 @@ constexpr int kScale = 20;
 class FinaliseTest : public testing::Test {
  protected:
   FinaliseTest() : FinaliseTest({{"w", round::DType::kF32, {30, 20}}, {"steps", round::DType::kI64, {1}}}) {}
-  explicit FinaliseTest(std::vector<round::Tensor> tensors)
-      : schema_(std::make_shared<const round::Schema>(*round::Schema::make(std::move(tensors)))),
-        models_(*store::ModelStore::open(files_, "/models")),
-        base_(schema_->model_bytes()) {
-    std::memset(base_.data(), 0, base_.size());
-    sum_.reset({{600, 256}, schema_->integer_count(), kScale});
-    add(1, 1, 2.0F, 5);
-    add(2, 3, 4.0F, 9);
+  explicit FinaliseTest(std::vector<round::Tensor> tensors) : models_(*store::ModelStore::open(files_, "/models")) {
+    of_another_model(std::move(tensors), 256);
+    add(1, 1, std::vector<float>(600, 2.0F), 5);
+    add(2, 3, std::vector<float>(600, 4.0F), 9);
   }
-  // A site whose pseudo-gradient is `value` everywhere and whose counter stands at `steps`.
-  void add(std::uint32_t site, std::uint64_t weight, float value, std::int64_t steps) {
+  // Nobody has contributed. The base is what it was where it is as long.
+  void of_another_model(std::vector<round::Tensor> tensors, std::uint64_t chunk_values) {
+    schema_ = std::make_shared<const round::Schema>(*round::Schema::make(std::move(tensors)));
+    base_.resize(schema_->model_bytes());
+    sum_.reset({{schema_->value_count(), chunk_values}, schema_->integer_count(), kScale});
+    record_ = {};
+  }
+  // A site with this pseudo-gradient, whose counter stands at `steps`.
+  void add(std::uint32_t site, std::uint64_t weight, std::span<const float> values, std::int64_t steps) {
     transfer::StagedArrival arrival;
     arrival.kind = transfer::UpdateArrival{SiteId(site), *kernels::make_codec(*kernels::parse_codec("fp32")),
                                            round::probe_bytes()};
@@ -52,9 +55,9 @@ class FinaliseTest : public testing::Test {
     if (schema_->integer_count() > 0) arrival.integers = {steps};
     ASSERT_TRUE(arrival.what.contributors.add({SiteId(site), Epoch(1), weight, {}, 0, {}}).ok());
     arrival.chunks.emplace(budget_, files_, "/spill", 1 << 20);
-    for (const std::size_t count : {256, 256, 88}) {
-      const std::vector<float> values(count, value);
-      ASSERT_TRUE(arrival.chunks->append(Buffer::copy_of(std::as_bytes(std::span(values)))).ok());
+    const kernels::ChunkLayout& layout = sum_.shape().layout;
+    for (std::size_t i = 0; i < layout.chunk_count(); ++i) {
+      ASSERT_TRUE(arrival.chunks->append(Buffer::copy_of(std::as_bytes(layout.of(values, i)))).ok());
     }
     const auto with_probes = sum_.add(arrival, serial_);
     ASSERT_TRUE(with_probes.ok());
@@ -66,7 +69,7 @@ class FinaliseTest : public testing::Test {
     FinaliseInput input{record_,
                         divisor_.value_or(round::by_weights(record_.contributors)),
                         schema_,
-                        SharedBytes::from(Buffer::copy_of(base_.span())),
+                        SharedBytes::from(Buffer::copy_of(base_)),
                         *round::parse_server_optimizer(optimizer),
                         {},
                         true,
@@ -87,7 +90,7 @@ class FinaliseTest : public testing::Test {
   store::StagingBudget budget_{1 << 20};
   std::shared_ptr<const round::Schema> schema_;
   store::ModelStore models_;
-  Buffer base_;
+  std::vector<std::byte> base_;
   transfer::NodeSum sum_;
   round::CommitRecord record_;
   std::optional<round::Divisor> divisor_;  // none: the weights
@@ -221,6 +224,68 @@ TEST_F(FlatFinaliseTest, TheDigestAndTheFileAreOfTheModel) {
     const auto loaded = models_.load({RunId(1), ModelVersion(4)}, next->trained.ref.digest);
     ASSERT_TRUE(loaded.ok()) << loaded.error().to_string();
     EXPECT_TRUE(std::ranges::equal(loaded->bytes.span(), next->bytes.bytes));
+  }
+}
+
+// Steps whose coordinates are independent go by smaller pieces than a plan's chunks.
+TEST_F(FlatFinaliseTest, TheModelIsTheSameOfLargeChunksAsOfSmallOnes) {
+  constexpr std::size_t kValues = 150'000;
+  base_.resize(kValues * sizeof(float));
+  std::vector<float> values(kValues);
+  for (std::size_t i = 0; i < kValues; ++i) {
+    values[i] = std::sin(static_cast<float>(i));
+    put(i, values[i] / 3);
+  }
+  for (const std::string optimizer : {"fedavg", "fedavgm", "fedadam", "nesterov", "delayed_nesterov", "signsgd"}) {
+    std::vector<NextModel> made;
+    for (const std::uint64_t chunk_values : {std::uint64_t{kValues}, std::uint64_t{70'000}, std::uint64_t{999}}) {
+      of_another_model({{"w", round::DType::kF32, {kValues}}}, chunk_values);
+      add(1, 2, values, 0);
+      Result<NextModel> next = run(serial_, optimizer);
+      ASSERT_TRUE(next.ok()) << next.error().to_string();
+      made.push_back(*std::move(next));
+      EXPECT_EQ(made.back().master, made.front().master) << optimizer << " in chunks of " << chunk_values;
+      EXPECT_EQ(made.back().optimizer_state, made.front().optimizer_state) << optimizer;
+      EXPECT_NEAR(made.back().step_norm / made.front().step_norm, 1, 1e-12) << "its last digits are of the cuts";
+    }
+    EXPECT_EQ(made.front().trained.ref.digest, store::model_digest(made.front().bytes.bytes));
+    EXPECT_GT(made.front().step_norm, 0) << optimizer;
+  }
+}
+
+// Norms of layers, and 1-bit Adam's blocks, are of the plan's chunks, which every audit cuts again.
+TEST_F(FlatFinaliseTest, StepsThatAreOfChunksAreCutAsThePlanSays) {
+  constexpr std::size_t kValues = 50'000;
+  const kernels::ChunkLayout layout{kValues, 30'000};
+  std::vector<float> values(kValues);
+  of_another_model({{"w", round::DType::kF32, {50, 1'000}}}, layout.chunk_values);
+  for (std::size_t i = 0; i < kValues; ++i) {
+    values[i] = std::sin(static_cast<float>(i));
+    put(i, values[i] / 3);
+  }
+  add(1, 2, values, 0);
+  for (const std::string optimizer : {"lars", "lamb", "onebit_adam"}) {
+    const std::string codec = optimizer == "onebit_adam" ? "onebit_adam:freeze=3" : "fp32";
+    const Result<NextModel> next = run(serial_, optimizer, codec);
+    ASSERT_TRUE(next.ok()) << next.error().to_string();
+    const auto rule = *round::parse_server_optimizer(optimizer);
+    aggregate::ServerStep step(rule, layout, aggregate::layers_of(*schema_), 4, 2, *kernels::parse_codec(codec));
+    std::vector<float> state = aggregate::initial_state(rule, kValues), mean(kValues), model(kValues);
+    std::memcpy(model.data(), base_.data(), base_.size());
+    ASSERT_TRUE(sum_.accumulator().mean(0, 2, mean).ok());
+    const std::span<const float> means = mean;
+    Buffer handed(step.handed_bytes());
+    for (std::size_t i = 0; step.has_norms() && i < layout.chunk_count(); ++i) {
+      ASSERT_TRUE(step.measure(i, layout.of(means, i), state, layout.of(std::span(model), i)).ok());
+    }
+    if (step.has_norms()) step.close();
+    for (std::size_t i = 0; i < layout.chunk_count(); ++i) {
+      ASSERT_TRUE(step.apply(i, layout.of(means, i), state, layout.of(std::span(model), i), handed.span()).ok());
+    }
+    EXPECT_TRUE(std::ranges::equal(next->bytes.bytes, std::as_bytes(std::span(model)))) << optimizer;
+    EXPECT_EQ(next->optimizer_state, state) << optimizer;
+    ASSERT_EQ(next->codec_state.has_value(), handed.size() > 0) << optimizer;
+    if (next->codec_state) EXPECT_TRUE(std::ranges::equal(next->codec_state->bytes.bytes, handed.span())) << optimizer;
   }
 }
 

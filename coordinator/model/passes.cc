@@ -21,7 +21,7 @@ Result<SharedBytes> mean_bytes(Parallel& parallel, const transfer::NodeSum& sum,
   const std::span<float> mean = aggregate::mean_values(bytes);
   FLUVIAL_TRY(parallel.for_each(layout.chunk_count(), [&](std::size_t i) -> Status {
     const std::span<float> chunk = layout.of(mean, i);
-    FLUVIAL_TRY(sum.accumulator().mean_chunk(i, total_weight, chunk));
+    FLUVIAL_TRY(sum.accumulator().mean(layout.first_value(i), total_weight, chunk));
     if (const auto screened = kernels::screen(chunk, layout.first_value(i)); !screened.ok()) {
       return Error{Code::kDataLoss, "the mean of a pass would not be finite: " + screened.error().message};
     }

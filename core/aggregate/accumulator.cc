@@ -42,12 +42,11 @@ Buffer Accumulator::pack_chunk(std::size_t chunk_index) const {
   return packed;
 }
 
-Status Accumulator::mean_chunk(std::size_t chunk_index, std::uint64_t total_weight, std::span<float> out,
-                               int weight_bits) const {
-  FLUVIAL_TRY(check_chunk(chunk_index));
-  if (out.size() != layout_.size(chunk_index)) {
+Status Accumulator::mean(std::uint64_t first_value, std::uint64_t total_weight, std::span<float> out,
+                         int weight_bits) const {
+  if (first_value > sum_.size() || out.size() > sum_.size() - first_value) {
     return Error{Code::kInvalidArgument,
-                 fmt::format("room for {} means, expected {}", out.size(), layout_.size(chunk_index))};
+                 fmt::format("{} means from value {} on, of {}", out.size(), first_value, sum_.size())};
   }
   if (total_weight == 0 || total_weight >= kernels::kWeightSumEnd) {
     return Error{Code::kInvalidArgument, fmt::format("a total weight of {}, expected 1 to 2^53 - 1", total_weight)};
@@ -56,7 +55,8 @@ Status Accumulator::mean_chunk(std::size_t chunk_index, std::uint64_t total_weig
     return Error{Code::kInvalidArgument,
                  fmt::format("weights in 2^-{}, at a scale of 2^-{}", weight_bits, scale_bits_)};
   }
-  kernels::mean_of_sums(layout_.of(std::span(sum_), chunk_index), scale_bits_ - weight_bits, total_weight, out);
+  const auto sums = std::span(sum_).subspan(static_cast<std::size_t>(first_value), out.size());
+  kernels::mean_of_sums(sums, scale_bits_ - weight_bits, total_weight, out);
   return {};
 }
 

@@ -37,10 +37,9 @@ class Accumulator {
   // The chunk as it travels between nodes: as narrow as it fits, or sparse.
   Buffer pack_chunk(std::size_t chunk_index) const;
 
-  // mean = sum * 2^-scale / total_weight (kernels/fixed.h says how it rounds). `total_weight` is in units of
-  // 2^-weight_bits.
-  Status mean_chunk(std::size_t chunk_index, std::uint64_t total_weight, std::span<float> out,
-                    int weight_bits = 0) const;
+  // mean = sum * 2^-scale / total_weight (kernels/fixed.h says how it rounds), of the values from first_value on; the
+  // caller may cut anywhere. `total_weight` is in units of 2^-weight_bits. kInvalidArgument: no such values or weight.
+  Status mean(std::uint64_t first_value, std::uint64_t total_weight, std::span<float> out, int weight_bits = 0) const;
 
   // The rule for integers: the element-wise maximum over the contributors. Associative, commutative and idempotent, so
   // order and tree shape do not matter. kInvalidArgument when the count differs.

@@ -117,6 +117,12 @@ bool ServerStep::has_norms() const {
   return optimizer_.kind == Optimizer::kLars || optimizer_.kind == Optimizer::kLamb;
 }
 
+// The others' norms, and 1-bit Adam's blocks, are of chunks.
+bool ServerStep::may_be_cut_anywhere(const ServerOptimizer& optimizer) {
+  return optimizer.kind != Optimizer::kLars && optimizer.kind != Optimizer::kLamb &&
+         optimizer.kind != Optimizer::kOnebitAdam;
+}
+
 std::size_t ServerStep::handed_bytes() const {
   return onebit_ && onebit_->hands_down(round_) ? onebit_->momentum(layout_).bytes() : 0;
 }

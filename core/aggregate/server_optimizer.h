@@ -49,6 +49,8 @@ class ServerStep {
              std::uint64_t round, std::uint64_t total_weight, const kernels::CodecSpec& codec = {});
 
   bool has_norms() const;
+  // Whether coordinates are independent: steps of the same model, cut otherwise, give the same bits.
+  static bool may_be_cut_anywhere(const ServerOptimizer& optimizer);
   // Of what the step hands down to the sites of the next round, beside the model; 0: nothing.
   std::size_t handed_bytes() const;
 
