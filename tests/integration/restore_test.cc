@@ -56,6 +56,7 @@ class RestoreTest : public FederationTest {
     federation_->kill("coordinator");
     copy_folder(folder(), backup());
     ASSERT_TRUE(federation_->restart("coordinator").ok());
+    ASSERT_TRUE(federation_->wait_connected("sites_connected", 3).ok());  // or a round goes without the last
     third.open();
     wait_committed(run_, kFork + 2);
     fifth_->wait_arrival(kFork + 3, 3);
