@@ -23,6 +23,18 @@ bool PayloadGate::Ticket::try_take(std::size_t bytes, Again again) {
   return true;
 }
 
+bool PayloadGate::Ticket::try_take_rest() {
+  std::vector<Again> waiting;
+  {
+    const std::lock_guard lock(gate_->mutex_);
+    const std::size_t rest = missing();
+    if (gate_->used_ + rest > gate_->limits_.bytes_max / 2 || !gate_->grant(*this, rest)) return false;
+    waiting.swap(gate_->waiting_);
+  }
+  for (const Again& other : waiting) other();
+  return true;
+}
+
 std::shared_ptr<PayloadGate::Ticket> PayloadGate::try_begin(std::uint64_t member, std::size_t announced, Again again) {
   const std::lock_guard lock(mutex_);
   std::size_t& begun = announced_[member];

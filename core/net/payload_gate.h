@@ -7,7 +7,10 @@
 //  2. Of all members' bound a payload takes what it has received, piece by piece. A piece is granted when it fits, and
 //     when all that have begun could still be finished one after another (the banker's rule): payloads that wait for
 //     each other's memory for ever are not let in.
-//  3. One payload larger than the bound passes when no other is there.
+//  3. Of which something has come may take the rest ahead, to be read into one place, while all that is taken stays
+//  within half of the bound. Who sends no more holds no more than that half; the others go on, piece by piece, in the
+//  other.
+//  4. One payload larger than the bound passes when no other is there.
 #pragma once
 
 #include <cstddef>
@@ -42,6 +45,7 @@ class PayloadGate : public std::enable_shared_from_this<PayloadGate> {
     Ticket(const Ticket&) = delete;
     Ticket& operator=(const Ticket&) = delete;
     bool try_take(std::size_t bytes, Again again);  // `bytes` more of those announced
+    bool try_take_rest();                           // all that are missing; what was refused is not told of again
 
    private:
     friend class PayloadGate;

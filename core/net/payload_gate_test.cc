@@ -75,6 +75,39 @@ TEST(PayloadGate, NoTwoWaitForEachOther) {
   EXPECT_TRUE(second->try_take(60, again));
 }
 
+TEST(PayloadGate, TheRestIsGivenAheadWithinHalfOfTheBound) {
+  const auto gate = gate_of(100, 100);
+  int woken = 0;
+  Ticket first = gate->try_begin(1, 40, [] {});
+  const Ticket second = gate->try_begin(2, 20, [] {});
+  const Ticket third = gate->try_begin(3, 90, [&woken] { ++woken; });
+  EXPECT_TRUE(first->try_take(10, [] {}));
+  EXPECT_TRUE(first->try_take_rest());
+  EXPECT_EQ(gate->bytes_used(), 40u);
+  EXPECT_TRUE(second->try_take(5, [] {}));
+  EXPECT_FALSE(second->try_take_rest()) << "that would be 60 of 100";
+  EXPECT_EQ(gate->bytes_used(), 45u) << "nothing is taken then";
+  EXPECT_TRUE(second->try_take(15, [] {})) << "piece by piece all of it is there for the others";
+  EXPECT_FALSE(third->try_take(45, [&woken] { ++woken; }));
+  EXPECT_TRUE(third->try_take(40, [] {}));
+  first.reset();
+  EXPECT_EQ(woken, 1);
+  EXPECT_EQ(gate->bytes_used(), 60u) << "what was given ahead comes back with the rest";
+}
+
+TEST(PayloadGate, WhoHasItsRestWakesThoseThatWaitedForItToBeFinished) {
+  const auto gate = gate_of(100, 100);
+  int woken = 0;
+  const auto again = [&woken] { ++woken; };
+  const Ticket first = gate->try_begin(1, 50, again);
+  const Ticket second = gate->try_begin(2, 100, again);
+  EXPECT_TRUE(first->try_take(10, again));
+  EXPECT_FALSE(second->try_take(91, again)) << "neither could be finished";
+  EXPECT_TRUE(first->try_take_rest());
+  EXPECT_EQ(woken, 1);
+  EXPECT_TRUE(second->try_take(50, again));
+}
+
 TEST(PayloadGate, OnePayloadLargerThanTheBoundPassesAlone) {
   const auto gate = gate_of(10, 10);
   Ticket large = gate->try_begin(1, 1000, [] {});

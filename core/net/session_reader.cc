@@ -18,9 +18,9 @@ constexpr std::uint32_t kStrangerKeyUpdates = 4;
 constexpr std::size_t kStrangerDiscardBytes = 256 * 1024;
 constexpr std::size_t kDiscardBytesMax = std::numeric_limits<std::size_t>::max();
 
-// What was read piece by piece, as one. Each piece goes when it is copied.
+// What was read piece by piece, at the beginning of a buffer of `size` bytes. Each piece goes when it is copied.
 Buffer joined(std::vector<Buffer> pieces, std::size_t size) {
-  if (pieces.size() == 1) return std::move(pieces.front());
+  if (pieces.size() == 1 && pieces.front().size() == size) return std::move(pieces.front());
   Buffer whole(size);
   std::size_t at = 0;
   for (Buffer& piece : pieces) {
@@ -127,8 +127,8 @@ Status SessionImpl::check_stranger(const wire::FramePrefix& prefix) {
 
 // The memory is taken and counted as it is filled: a payload that was announced and does not come costs nobody
 // anything, and all that are on their way together take no more than the gate grants, however many they are. Buffers of
-// the whole length would be pages that were touched before, not empty ones. While one that is whole is joined, its
-// length is there twice.
+// the whole length would be pages that were touched before, not empty ones. Where the gate gives the rest ahead, what
+// has come is copied, and the rest is read into its place; else all of it is copied in the end.
 Awaitable<Result<Buffer>> SessionImpl::read_payload(std::size_t size, std::shared_ptr<void>* held) {
   if (size == 0) co_return Buffer();
   const auto ticket = co_await begin_payload(size);
@@ -142,6 +142,11 @@ Awaitable<Result<Buffer>> SessionImpl::read_payload(std::size_t size, std::share
     if (frame_progress_ && left == size) frame_progress_->restart_window(stream_->plaintext_in());
     FLUVIAL_CO_TRY(co_await stream_->read_exactly(pieces.emplace_back(piece).span()));
     left -= piece;
+    if (ticket == nullptr || left == 0 || !ticket->try_take_rest()) continue;
+    Buffer whole = joined(std::exchange(pieces, {}), size);
+    FLUVIAL_CO_TRY(co_await stream_->read_exactly(whole.span().last(left)));
+    pieces.push_back(std::move(whole));
+    left = 0;
   }
   *held = ticket;
   co_return joined(std::move(pieces), size);
