@@ -28,7 +28,7 @@ bool PayloadGate::Ticket::try_take_rest() {
   {
     const std::lock_guard lock(gate_->mutex_);
     const std::size_t rest = missing();
-    if (gate_->used_ + rest > gate_->limits_.bytes_max / 2 || !gate_->grant(*this, rest)) return false;
+    if (rest > taken_ || gate_->used_ + rest > gate_->limits_.bytes_max / 2 || !gate_->grant(*this, rest)) return false;
     waiting.swap(gate_->waiting_);
   }
   for (const Again& other : waiting) other();

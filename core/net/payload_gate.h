@@ -7,9 +7,8 @@
 //  2. Of all members' bound a payload takes what it has received, piece by piece. A piece is granted when it fits, and
 //     when all that have begun could still be finished one after another (the banker's rule): payloads that wait for
 //     each other's memory for ever are not let in.
-//  3. Of which something has come may take the rest ahead, to be read into one place, while all that is taken stays
-//  within half of the bound. Who sends no more holds no more than that half; the others go on, piece by piece, in the
-//  other.
+//  3. Of which half has come may take the rest ahead, to be read into one place, while all that is taken stays within
+//  half of the bound: who sends no more holds no more than twice what it sent.
 //  4. One payload larger than the bound passes when no other is there.
 #pragma once
 

@@ -128,7 +128,7 @@ Status SessionImpl::check_stranger(const wire::FramePrefix& prefix) {
 // The memory is taken and counted as it is filled: a payload that was announced and does not come costs nobody
 // anything, and all that are on their way together take no more than the gate grants, however many they are. Buffers of
 // the whole length would be pages that were touched before, not empty ones. Where the gate gives the rest ahead, what
-// has come is copied, and the rest is read into its place; else all of it is copied in the end.
+// has come is copied, and the rest is read into its place; else all of it is copied in the end, and is there twice.
 Awaitable<Result<Buffer>> SessionImpl::read_payload(std::size_t size, std::shared_ptr<void>* held) {
   if (size == 0) co_return Buffer();
   const auto ticket = co_await begin_payload(size);
