@@ -118,6 +118,7 @@ Result<double> step_cut(const Means& means, const aggregate::ServerStep& step, s
   return changed.ok() ? changed->norm_squared : std::numeric_limits<double>::infinity();
 }
 
+// Of the cuts of one task, one after the other.
 Result<double> step_task(const Means& means, const aggregate::ServerStep& step, std::span<float> state,
                          MutableByteSpan handed, const Workspace& work, std::size_t task) {
   const kernels::ChunkLayout& cuts = means.layout();
@@ -139,16 +140,15 @@ Status make_bytes(Parallel& parallel, const transfer::NodeSum& sum, const Means&
                   store::ModelWriter& writer, const std::function<void(const Digest& tree)>& all_there,
                   NextModel& next) {
   const kernels::ChunkLayout& cuts = means.layout();
-  const kernels::ChunkLayout layout{cuts.value_count, cuts.chunk_values * means.cuts_of_a_task()};
-  const std::size_t count = layout.chunk_count();
-  const auto bytes_of = [&](std::size_t i) { return std::as_bytes(layout.of(std::span<const float>(work.values), i)); };
+  const kernels::ChunkLayout tasks{cuts.value_count, cuts.chunk_values * means.cuts_of_a_task()};
+  const std::size_t count = tasks.chunk_count();
+  const auto bytes_of = [&](std::size_t i) { return std::as_bytes(tasks.of(std::span<const float>(work.values), i)); };
   Sha256 hash;
   InTurn digesting(count, [&](std::size_t i) -> Status {
     hash.update(bytes_of(i));
     return {};
   });
-  InTurn writing(count,
-                 [&](std::size_t i) { return writer.write(layout.first_value(i) * sizeof(float), bytes_of(i)); });
+  InTurn writing(count, [&](std::size_t i) { return writer.write(tasks.first_value(i) * sizeof(float), bytes_of(i)); });
   ModelDigest tree(work.room.size());
   const bool at_once = !work.base.empty();
   std::vector<double> squares(count);
@@ -161,7 +161,7 @@ Status make_bytes(Parallel& parallel, const transfer::NodeSum& sum, const Means&
     const std::size_t i = task - first;
     FLUVIAL_ASSIGN(squares[i], step_task(means, step, next.optimizer_state, handed, work, i));
     if (!at_once) return {};
-    if (tree.ready(work.room, layout.first_value(i) * sizeof(float), bytes_of(i).size())) all_there(tree.finish());
+    if (tree.ready(work.room, tasks.first_value(i) * sizeof(float), bytes_of(i).size())) all_there(tree.finish());
     FLUVIAL_TRY(digesting.done(i));
     return writing.done(i);
   }));

@@ -16,15 +16,6 @@ Error unusable(const round::Schema& schema, std::uint64_t coordinate, float valu
   return {Code::kDataLoss, what + ", beyond the plan's value_abs_max of " + std::to_string(value_abs_max)};
 }
 
-constexpr float kMost = std::numeric_limits<float>::max() / 2;  // a plan's value_abs_max is at most 1e9
-
-// Without a branch for each value, so that compilers look at many at once.
-bool are_all_usable(std::span<const float> values) {
-  std::uint32_t beyond = 0;
-  for (const float value : values) beyond |= std::fabs(value) <= kMost ? 0U : 1U;
-  return beyond == 0;
-}
-
 }  // namespace
 
 Result<float> check_values(const round::Schema& schema, std::span<const float> update, std::uint64_t first,
@@ -40,13 +31,14 @@ Result<float> check_values(const round::Schema& schema, std::span<const float> u
 
 Result<std::uint64_t> read_usable_residual(const store::Residual& residual, std::uint64_t first,
                                            std::span<float> into) {
+  constexpr float kMost = std::numeric_limits<float>::max() / 2;  // a plan's value_abs_max is at most 1e9
   const Status read = residual.read(first, into);
   if (!read.ok() && read.error().code == Code::kDataLoss) {
     std::ranges::fill(into, 0.0F);
     return into.size();
   }
   FLUVIAL_TRY(read);
-  if (are_all_usable(into)) return 0;
+  if (const auto screened = kernels::screen(into); screened.ok() && screened->max_abs <= kMost) return 0;
   std::uint64_t changed = 0;
   for (float& value : into) {
     if (std::fabs(value) <= kMost) continue;
