@@ -42,6 +42,7 @@ json::object to_json(const simulator::SeedsResult& result) {
     }
   }
   return {{"seeds", result.seeds},
+          {"again", result.again},
           {"events", result.events},
           {"violations", std::move(violations)},
           {"rounds_committed", result.rounds_committed},
@@ -105,9 +106,10 @@ int run(const Io& io, const Options& options) {
     if (told.ok()) print_log(io, told->log, options.lines);
   }
   for (const simulator::SeedResult& failure : result->failures) print_failure(io, options, failure);
-  io.print(fmt::format("{}: {} seeds, {} events, {} rounds committed, {} failed, {}; trace {}\n", file->name(),
-                       result->seeds, result->events, result->rounds_committed, result->failures.size(),
-                       format_seconds(seconds), result->trace_hash));
+  io.print(fmt::format("{}: {} seeds{}, {} events, {} rounds committed, {} failed, {}; trace {}\n", file->name(),
+                       result->seeds, result->again > 0 ? fmt::format(", {} of them twice", result->again) : "",
+                       result->events, result->rounds_committed, result->failures.size(), format_seconds(seconds),
+                       result->trace_hash));
   if (!options.json.empty()) {
     const Status written = write_text_file(options.json, pretty(to_json(*result)));
     if (!written.ok()) return fail(io, "simulate", written.error());

@@ -1,4 +1,4 @@
-// `fluvial simulate --capacity` with figures of real runs.
+// `fluvial simulate`: --capacity with figures of real runs, and seeds that run twice.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -59,6 +59,9 @@ class SimulateCapacity : public testing::Test {
   int simulate(const std::vector<std::string>& more) {
     std::vector<std::string> arguments = {"simulate", file("four.toml"), "--capacity"};
     arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments);
+  }
+  int run(const std::vector<std::string>& arguments) {
     const Io io{.out = std::tmpfile(), .err = std::tmpfile()};
     store::PosixFileSystem files;
     const int status =
@@ -79,6 +82,17 @@ class SimulateCapacity : public testing::Test {
   std::string out_;
   std::string err_;
 };
+
+TEST_F(SimulateCapacity, SeedsRunTwiceWhereAskedFor) {
+  write("small.toml", "name = \"small\"\n[plan]\nrounds = 1\n[faults]\nuntil_ms = 100\n");
+  ASSERT_EQ(run({"simulate", file("small.toml"), "--seeds", "3"}), kDone) << err_;
+  EXPECT_THAT(out_, testing::HasSubstr("small: 3 seeds, "));
+  EXPECT_THAT(out_, testing::Not(testing::HasSubstr("twice")));
+  ASSERT_EQ(run({"simulate", file("small.toml"), "--seeds", "3", "--again", "2"}), kDone) << err_;
+  EXPECT_THAT(out_, testing::HasSubstr("small: 3 seeds, 2 of them twice, "));
+  ASSERT_EQ(run({"simulate", file("small.toml"), "--seeds", "3", "--twice"}), kDone) << err_;
+  EXPECT_THAT(out_, testing::HasSubstr("small: 3 seeds, 3 of them twice, "));
+}
 
 TEST_F(SimulateCapacity, SaysHowFarOffEachFigureIs) {
   ASSERT_EQ(simulate({"--against", file("bench.json"), "--json", file("out.json")}), kDone) << err_;

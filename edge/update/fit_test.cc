@@ -243,16 +243,36 @@ TEST_F(FitTest, AnUpdateThatIsTooLongAloneIsSentAsItIs) {
   }
 }
 
-TEST_F(FitTest, NoUpdateIsRefusedForADamagedResidual) {
+class DamagedResidualTest : public FitTest {
+ protected:
+  void damage(const std::vector<float>& damaged) {
+    ASSERT_TRUE(fold_update(update_of(1, "fp32", draw(5, kValues, 2)).job(), *store_, serial_).ok());
+    const std::vector<std::string> names = files_.back().list("/site/tensors").value();
+    ASSERT_EQ(names.size(), 1u);
+    const auto file = files_.back().open("/site/tensors/" + names[0], store::OpenMode::kTruncate).value();
+    ASSERT_TRUE(file->write_at(0, std::as_bytes(std::span(damaged))).ok());
+  }
+};
+
+TEST_F(DamagedResidualTest, IsBoundedWhereItIsFiniteAndTooLarge) {
+  std::vector<float> damaged = draw(5, kValues, 2);
+  damaged[5] = -std::numeric_limits<float>::max();
+  ASSERT_NO_FATAL_FAILURE(damage(damaged));
+  const Training trained = update_of(2, "fp32", draw(6, kValues, 2));
+  std::atomic<std::uint64_t> lost = 0;
+  UpdateJob job = trained.job();
+  job.residual_lost = &lost;
+  const auto encoded = encode_update(job, *store_, serial_);
+  ASSERT_TRUE(encoded.ok()) << encoded.error().to_string();
+  EXPECT_EQ(lost, 1u);
+}
+
+TEST_F(DamagedResidualTest, RefusesNoUpdate) {
   std::vector<float> damaged = draw(5, kValues, 2);
   damaged[3] = std::numeric_limits<float>::quiet_NaN();
   damaged[4] = std::numeric_limits<float>::infinity();
   damaged[5] = -std::numeric_limits<float>::max();
-  ASSERT_TRUE(fold_update(update_of(1, "fp32", draw(5, kValues, 2)).job(), *store_, serial_).ok());
-  const std::vector<std::string> names = files_.back().list("/site/tensors").value();
-  ASSERT_EQ(names.size(), 1u);
-  const auto file = files_.back().open("/site/tensors/" + names[0], store::OpenMode::kTruncate).value();
-  ASSERT_TRUE(file->write_at(0, std::as_bytes(std::span(damaged))).ok());
+  ASSERT_NO_FATAL_FAILURE(damage(damaged));
   for (const std::string codec : {"fp32", "int8"}) {
     const std::uint64_t round = codec == "fp32" ? 2 : 3;
     const Training trained = update_of(round, codec, draw(6, kValues, 2));

@@ -40,6 +40,7 @@ class Seeds {
     FLUVIAL_ASSIGN(SeedResult result, run_seed(file_, seed, settle_, 0));
     if (twice && result.violations.empty()) {
       FLUVIAL_ASSIGN(const SeedResult again, run_seed(file_, seed, settle_, 0));
+      ++again_;
       if (again.trace_hash != result.trace_hash) {
         result.violations.push_back(
             {seed, "determinism",
@@ -69,6 +70,7 @@ class Seeds {
 
   SeedsResult collect() {
     SeedsResult all;
+    all.again = again_;
     Sha256 hash;
     for (auto& [seed, result] : results_) {
       ++all.seeds;
@@ -87,6 +89,7 @@ class Seeds {
   const SeedsOptions& options_;
   const SeedsProgress& progress_;
   std::atomic<std::uint64_t> next_{0};
+  std::atomic<std::uint64_t> again_{0};
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
   std::uint64_t failed_ = 0;

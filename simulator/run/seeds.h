@@ -21,6 +21,7 @@ struct SeedsOptions {
 
 struct SeedsResult {
   std::uint64_t seeds = 0;  // that ran
+  std::uint64_t again = 0;  // of these, those that ran twice
   std::uint64_t events = 0;
   std::uint64_t rounds_committed = 0;
   std::string trace_hash;            // over all seeds' hashes, in their order

@@ -77,6 +77,7 @@ TEST(Seeds, DoNotDependOnThreads) {
   const auto four = run_seeds(scenario(), live({}), options, {});
   ASSERT_TRUE(one.ok() && four.ok());
   EXPECT_EQ(one->seeds, 20u);
+  EXPECT_EQ(one->again, 20u);
   EXPECT_EQ(one->trace_hash, four->trace_hash);
   EXPECT_EQ(one->events, four->events);
   EXPECT_THAT(one->failures, testing::IsEmpty());
@@ -110,6 +111,7 @@ TEST(Seeds, ASeedThatDisagreesWithItselfIsAViolation) {
   const auto result =
       run_seeds(scenario(), live({.runs = &runs}), {.first_seed = 5, .seeds = 4, .twice = 2, .failures_max = 9}, {});
   ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->again, 2u);
   ASSERT_EQ(result->failures.size(), 2u) << "the first two are run again";
   EXPECT_EQ(result->failures[0].seed, 5u);
   EXPECT_EQ(result->failures[1].seed, 6u);
