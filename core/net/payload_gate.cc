@@ -71,8 +71,9 @@ bool PayloadGate::grant(Ticket& ticket, std::size_t bytes) {
   return false;
 }
 
-// Those that are complete give their memory back without anybody's help. Of the others the one that lacks least is
-// finished first, and what it gives back is there for the next.
+// Those that have all their memory need no more to be finished. Of the others the one that lacks least is finished
+// first, and what it gives back is there for the next. (That peers go on sending is not the gate's: who does not is
+// cut.)
 bool PayloadGate::can_all_finish() const {
   std::vector<const Ticket*> rest(unfinished_.begin(), unfinished_.end());
   std::size_t taken = 0;

@@ -337,5 +337,24 @@ TEST(SessionLimits, AnnouncedPayloadsOfOneMemberHoldNoOtherBack) {
   say_goodbye(threads, good);
 }
 
+// Its memory is taken ahead once half has come: that is its own bound, and not the others'.
+TEST(SessionLimits, WhoStallsHalfWayHoldsNoOtherBack) {
+  constexpr std::size_t kAnnounced = 8 << 20;
+  Threads threads;
+  ListenerSettings settings;
+  settings.payload_bytes_in_flight_max = 2 * kAnnounced;
+  settings.payload_bytes_per_member_max = kAnnounced;
+  TestServer server(threads, settings);
+  const auto good = *server.try_connect({}, pki().member_client(Role::kAggregator, NodeId(3), "west"));
+  v1::Envelope chunk;
+  chunk.mutable_update_chunk()->set_index(1);
+  RawPeer stalled(threads, server.port());
+  const Buffer head = *wire::encode_head(chunk, kAnnounced, {});
+  ASSERT_TRUE(stalled.write(head.span()).ok());
+  ASSERT_TRUE(stalled.write(Buffer(kAnnounced * 3 / 4).span()).ok());
+  for (std::uint64_t i = 0; i < 5; ++i) EXPECT_TRUE(exchange(threads, good, i, kAnnounced).ok());
+  say_goodbye(threads, good);
+}
+
 }  // namespace
 }  // namespace fluvial::net
