@@ -62,17 +62,22 @@ TEST_F(SpareFilesTest, WhoReadsAFileReadsItToTheEnd) {
   EXPECT_EQ(spares_.reused(), 0u) << "one reader has gone, another has not";
 }
 
+// Whichever of them was written first.
 TEST_F(SpareFilesTest, TheLargeFileForTheVectorTheSmallOneForItsChunks) {
-  write("t-1", 1000, 'a');
-  write("t-2", 100, 'a');
-  for (const char* name : {"t-1", "t-2"}) spares_.retire(name);
-  EXPECT_EQ(spares_.open("t-3", SpareFiles::Size::kSmall)->old_bytes, 100u);
-  EXPECT_EQ(spares_.open("t-4", SpareFiles::Size::kSmall)->old_bytes, 1000u);
-  EXPECT_EQ(spares_.open("t-5", SpareFiles::Size::kSmall)->old_bytes, 0u) << "none is left: a new one";
-  write("t-6", 100, 'a');
-  write("t-7", 1000, 'a');
-  for (const char* name : {"t-6", "t-7"}) spares_.retire(name);
-  EXPECT_EQ(spares_.open("t-8", SpareFiles::Size::kLarge)->old_bytes, 1000u);
+  int names = 0;
+  const auto name = [&] { return "t-" + std::to_string(++names); };
+  for (const auto& [first, second] : {std::pair(1000, 100), std::pair(100, 1000)}) {
+    for (const SpareFiles::Size size : {SpareFiles::Size::kSmall, SpareFiles::Size::kLarge}) {
+      const std::string old[] = {name(), name()};
+      write(old[0], static_cast<std::size_t>(first), 'a');
+      write(old[1], static_cast<std::size_t>(second), 'a');
+      for (const std::string& one : old) spares_.retire(one);
+      const bool large = size == SpareFiles::Size::kLarge;
+      EXPECT_EQ(spares_.open(name(), size)->old_bytes, large ? 1000u : 100u) << first << " first";
+      EXPECT_EQ(spares_.open(name(), size)->old_bytes, large ? 100u : 1000u) << "the one that is left";
+      EXPECT_EQ(spares_.open(name(), size)->old_bytes, 0u) << "none is left: a new one";
+    }
+  }
 }
 
 TEST_F(SpareFilesTest, AFileKeepsAtMostAsMuchAgain) {
