@@ -46,14 +46,18 @@ json::object round_object(const store::CommitRow& row, const NameOf& name_of) {
   std::uint64_t stale = 0;
   for (const auto& [site, entry] : row.record.contributors.entries()) {
     stale += entry.staleness() > 0 ? 1 : 0;
-    contributors.push_back({{"site", site.value()},
-                            {"name", name_of(site)},
-                            {"weight", entry.weight},
-                            {"share", static_cast<double>(entry.share) / round::kWholeFactor},
-                            {"digest", to_hex(entry.digest)},
-                            {"staleness", entry.staleness()},
-                            {"own_round", entry.own_round(row.record.round).value()},
-                            {"metrics", metrics_object(entry.metrics)}});
+    json::object contributor{{"site", site.value()},
+                             {"name", name_of(site)},
+                             {"weight", entry.weight},
+                             {"share", static_cast<double>(entry.share) / round::kWholeFactor},
+                             {"digest", to_hex(entry.digest)},
+                             {"staleness", entry.staleness()},
+                             {"own_round", entry.own_round(row.record.round).value()},
+                             {"metrics", metrics_object(entry.metrics)}};
+    if (const auto parent = row.parents.find(site); parent != row.parents.end()) {
+      contributor["parent"] = parent->second == NodeId(0) ? "coordinator" : name_of(parent->second);
+    }
+    contributors.push_back(std::move(contributor));
   }
   json::array refused;
   for (const round::Refusal& refusal : row.record.refusals) {

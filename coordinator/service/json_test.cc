@@ -46,6 +46,20 @@ TEST(RoundJson, HasThePassesBeforeTheLastAndTheStateThatTheyLeft) {
   EXPECT_EQ(round.at("contributors").as_array().size(), 1U) << "of the last pass alone";
 }
 
+TEST(RoundJson, NamesWhoAdmittedAContributionWhereItIsKnown) {
+  store::CommitRow row;
+  row.record = {.run = RunId(1), .round = RoundId(4), .attempt = AttemptId(1)};
+  for (const std::uint32_t site : {2, 3, 4}) {
+    ASSERT_TRUE(row.record.contributors.add({SiteId(site), Epoch(1), 10, filled(2), 0, {}}).ok());
+  }
+  row.parents = {{SiteId(2), NodeId(9)}, {SiteId(3), NodeId(0)}};
+  const json::object round = json::parse(round_json(row, name_of)).as_object();
+  const json::array& contributors = round.at("contributors").as_array();
+  EXPECT_EQ(contributors.at(0).at("parent"), "site-9");
+  EXPECT_EQ(contributors.at(1).at("parent"), "coordinator");
+  EXPECT_FALSE(contributors.at(2).as_object().contains("parent"));
+}
+
 TEST(RoundJson, OfARoundWithOnePassSaysNothingOfPasses) {
   store::CommitRow row;
   row.record = {.run = RunId(1), .round = RoundId(4), .attempt = AttemptId(1)};

@@ -33,6 +33,11 @@ class LateJournal : public JournalOfMembers {
     one.admitted = ModelVersion(admitted);
     return one;
   }
+  void enrol(const std::string& name) {
+    add_token(name, name);
+    const NodeRow row{NodeId(), Role::kSite, name, "eu", 9, "serial", at(1), "", {}, {}, ""};
+    ASSERT_TRUE(journal_->redeem_token(digest_of(name), row, at(2)).ok());
+  }
   Status commit(std::uint64_t round, const std::vector<round::Contribution>& entries,
                 const std::vector<round::Refusal>& refusals = {}, bool late_is_next = true, std::uint64_t epoch = 1) {
     round::AttemptRecord attempt{run_, RoundId(round), AttemptId(1), Epoch(epoch), {}, 30, {}};
@@ -66,6 +71,25 @@ TEST_F(LateJournal, AnUpdateIsPendingUntilTheLastRoundThatItMayEnter) {
   EXPECT_EQ(outcome(4, 2, "b4"), Outcome::kPending) << "open";
   ASSERT_TRUE(journal_->set_run_status(run_, RunStatus::kStopped, "").ok());
   EXPECT_EQ(outcome(2, 3, "c2"), Outcome::kLate) << "no round follows";
+}
+
+// The versions at admission are its word.
+TEST_F(LateJournal, WhoAdmittedAnUpdateStandsBesideIt) {
+  for (const char* name : {"a", "b", "c"}) enrol(name);
+  const NodeId aggregator(9);
+  const auto under = [&](std::uint32_t site, std::uint64_t submission, Epoch lease) {
+    round::Contribution one = entry(site, submission, "u" + std::to_string(site), 0, 0);
+    one.lease = lease;
+    return one;
+  };
+  const Epoch below = journal_->grant(SiteId(1), aggregator).value().epoch;
+  const Epoch direct = journal_->grant(SiteId(2), NodeId(0)).value().epoch;
+  const Epoch before = journal_->grant(SiteId(3), aggregator).value().epoch;
+  ASSERT_NE(journal_->grant(SiteId(3), NodeId(0)).value().epoch, before);
+  ASSERT_TRUE(commit(1, {under(1, 1, below), under(2, 1, direct), under(3, 1, before)}).ok());
+  ASSERT_TRUE(journal_->grant(SiteId(1), NodeId(0)).ok());  // it moves later
+  EXPECT_THAT(journal_->commit_of(run_, RoundId(1)).value().parents,
+              ElementsAre(Pair(SiteId(1), aggregator), Pair(SiteId(2), NodeId(0))));
 }
 
 TEST_F(LateJournal, WithoutTheKeyItIsLateWithItsRound) {

@@ -179,9 +179,11 @@ Status write_commit(Database& database, const CommitRow& row) {
        commit.model.digest, row.master, row.optimizer, row.sum_digest, row.duration_ms, row.bytes_up, row.bytes_down,
        metrics_to_json(row.metrics), metrics_to_json(row.evaluation), row.committed_at}));
   for (const auto& [site, entry] : commit.contributors.entries()) {
-    FLUVIAL_TRY(database.run("INSERT INTO contributions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                             {commit.run, commit.round, site, entry.lease, entry.weight, entry.digest, entry.probe,
-                              metrics_to_json(entry.metrics), entry.base, entry.admitted, std::uint64_t{entry.share}}));
+    FLUVIAL_TRY(
+        database.run("INSERT INTO contributions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+                     "(SELECT parent FROM leases WHERE node = ?3 AND epoch = ?4 AND parent != ?3))",
+                     {commit.run, commit.round, site, entry.lease, entry.weight, entry.digest, entry.probe,
+                      metrics_to_json(entry.metrics), entry.base, entry.admitted, std::uint64_t{entry.share}}));
   }
   FLUVIAL_TRY(write_passes(database, commit));
   if (commit.late_is_next) FLUVIAL_TRY(raise_marks(database, commit));
@@ -260,7 +262,7 @@ Status read_members(Database& database, CommitRow& read) {
   const round::MadeFrom from = made_from(commit);
   FLUVIAL_TRY(database.query(
       "SELECT c.site, lease, weight, digest, probe, metrics, s.incarnation, s.submission, s.key, s.signature, "
-      "base_version, admitted_version, share FROM "
+      "base_version, admitted_version, share, parent FROM "
       "contributions AS c LEFT JOIN signatures AS s ON s.run = c.run AND s.round = c.round AND s.site = c.site WHERE "
       "c.run = ? AND c.round = ? ORDER BY c.site",
       {commit.run, commit.round}, [&](const SqlRow& row) -> Status {
@@ -274,6 +276,7 @@ Status read_members(Database& database, CommitRow& read) {
         entry.base = row.id<ModelVersion>(10);
         entry.admitted = row.id<ModelVersion>(11);
         entry.share = static_cast<std::uint32_t>(row.number(12));
+        if (!row.is_null(13)) read.parents.emplace(entry.site, row.id<NodeId>(13));
         entry.from = from;
         FLUVIAL_TRY(read_signature(row, entry, read));
         return commit.contributors.add(std::move(entry));

@@ -156,9 +156,15 @@ ALTER TABLE runs ADD COLUMN codec_state BLOB;
 ALTER TABLE runs ADD COLUMN codec_state_bytes INTEGER NOT NULL DEFAULT 0;
 )sql";
 
+// Whose child a contributor was by the lease that its update came under: who admitted it. NULL: the site has another by
+// the time of the commit, or a version before committed it.
+inline constexpr const char* kJournalVersion12 = R"sql(
+ALTER TABLE contributions ADD COLUMN parent INTEGER;
+)sql";
+
 // Each step leads from one version to the next; a new journal takes all of them.
-inline constexpr const char* kJournalSteps[] = {kJournalVersion1, kJournalVersion2,  kLineageTables,   kJournalVersion4,
-                                                kJournalVersion5, kJournalVersion6,  kJournalVersion7, kJournalVersion8,
-                                                kJournalVersion9, kJournalVersion10, kJournalVersion11};
+inline constexpr const char* kJournalSteps[] = {
+    kJournalVersion1, kJournalVersion2, kLineageTables,   kJournalVersion4,  kJournalVersion5,  kJournalVersion6,
+    kJournalVersion7, kJournalVersion8, kJournalVersion9, kJournalVersion10, kJournalVersion11, kJournalVersion12};
 
 }  // namespace fluvial::store

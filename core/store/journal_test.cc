@@ -97,11 +97,11 @@ TEST_F(Journal, ADamagedOrNewerFileIsRefused) {
   EXPECT_EQ(CoordinatorJournal::open(files, "/c/noise.db").error().code, Code::kDataLoss);
   // user_version is the big-endian number at byte 60.
   auto file = files.open(kPath, OpenMode::kReadWrite).value();
-  const std::byte newer[] = {std::byte{0}, std::byte{0}, std::byte{0}, std::byte{12}};
+  const std::byte newer[] = {std::byte{0}, std::byte{0}, std::byte{0}, std::byte{13}};
   ASSERT_TRUE(file->write_at(60, newer).ok());
   const Error error = CoordinatorJournal::open(files, kPath).error();
   EXPECT_EQ(error.code, Code::kFailedPrecondition);
-  EXPECT_NE(error.message.find("a newer version of Fluvial (format 12, this one knows 1 to 11)"), std::string::npos);
+  EXPECT_NE(error.message.find("a newer version of Fluvial (format 13, this one knows 1 to 12)"), std::string::npos);
 }
 
 TEST_F(Journal, FoundedOnceAndEpochsNeverRepeat) {

@@ -132,6 +132,9 @@ struct CommitRow {
   // The keys (DER) by which the contributors' signatures were checked: without one a signature is not kept.
   std::map<SiteId, std::vector<std::byte>> keys = {};
   std::optional<SignedOrder> order = {};  // of the commit; none: this coordinator signs nothing
+  // When read back: the node that admitted a contributor's update (0: the coordinator), where the site's lease of that
+  // time was its newest still.
+  std::map<SiteId, NodeId> parents = {};
 };
 
 // A round that a restore has lost, as far as a member knew of it.

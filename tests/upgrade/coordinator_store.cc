@@ -331,6 +331,8 @@ Status describe_commit(CoordinatorJournal& journal, const store::ModelStore& mod
                        one.lease.value(), one.weight, to_hex(one.digest), one.probe, round::outcome_name(outcome),
                        metrics_text(one.metrics), one.base.value(), one.admitted.value());
   }
+  for (const auto& [site, parent] : row.parents)
+    out += fmt::format("admitted {} by {}\n", site.value(), parent.value());
   FLUVIAL_TRY(describe_signatures(journal, row, out));
   for (const round::Refusal& refusal : row.record.refusals) {
     out += fmt::format("refused {} {}\n", refusal.site.value(), refusal.error.to_string());
