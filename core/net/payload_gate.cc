@@ -24,15 +24,13 @@ bool PayloadGate::Ticket::try_take(std::size_t bytes, Again again) {
 }
 
 bool PayloadGate::Ticket::try_take_rest() {
-  std::vector<Again> waiting;
-  {
-    const std::lock_guard lock(gate_->mutex_);
-    const std::size_t rest = missing();
-    if (rest > taken_ || gate_->used_ + rest > gate_->limits_.bytes_max / 2 || !gate_->grant(*this, rest)) return false;
-    waiting.swap(gate_->waiting_);
-  }
-  for (const Again& other : waiting) other();
-  return true;
+  const std::lock_guard lock(gate_->mutex_);
+  const std::size_t rest = missing();
+  if (rest > taken_ || gate_->used_ + rest > gate_->limits_.bytes_max / 2 || !gate_->waiting_.empty()) return false;
+  gate_->ahead_ += announced_;
+  is_ahead_ = gate_->grant(*this, rest);
+  if (!is_ahead_) gate_->ahead_ -= announced_;
+  return is_ahead_;
 }
 
 std::shared_ptr<PayloadGate::Ticket> PayloadGate::try_begin(std::uint64_t member, std::size_t announced, Again again) {
@@ -71,12 +69,12 @@ bool PayloadGate::grant(Ticket& ticket, std::size_t bytes) {
   return false;
 }
 
-// Those that have all their memory need no more to be finished. Of the others the one that lacks least is finished
-// first, and what it gives back is there for the next. (That peers go on sending is not the gate's: who does not is
-// cut.)
+// Those of which all has come need no more to be finished, and those that were given their rest are not counted on. Of
+// the others the one that lacks least is finished first, and what it gives back is there for the next. (That these go
+// on sending is not the gate's: who does not is cut.)
 bool PayloadGate::can_all_finish() const {
   std::vector<const Ticket*> rest(unfinished_.begin(), unfinished_.end());
-  std::size_t taken = 0;
+  std::size_t taken = ahead_;
   for (const Ticket* ticket : rest) taken += ticket->taken_;
   std::size_t left = limits_.bytes_max - std::min(taken, limits_.bytes_max);
   std::ranges::sort(rest, {}, [](const Ticket* ticket) { return ticket->missing(); });
@@ -92,6 +90,7 @@ void PayloadGate::give_back(Ticket& ticket) {
   {
     const std::lock_guard lock(mutex_);
     count(ticket, 0);
+    if (ticket.is_ahead_) ahead_ -= ticket.announced_;
     const auto begun = announced_.find(ticket.member_);
     if ((begun->second -= ticket.announced_) == 0) announced_.erase(begun);
     // All of them: one that is closing will not take its turn, and must not keep it from the others.

@@ -2,13 +2,13 @@
 // session that finds it used up stops reading, and its peer is held back by TCP.
 //
 //  1. A member begins a payload when it fits into the member's own bound with what else it has begun, by the length
-//  that
-//     it announces; a member's first passes always. Announcing costs the others nothing.
+//     that it announces; a member's first passes always. Announcing costs the others nothing.
 //  2. Of all members' bound a payload takes what it has received, piece by piece. A piece is granted when it fits, and
 //     when all that have begun could still be finished one after another (the banker's rule): payloads that wait for
 //     each other's memory for ever are not let in.
 //  3. Of which half has come may take the rest ahead, to be read into one place, while all that is taken stays within
-//  half of the bound: who sends no more holds no more than twice what it sent.
+//     half of the bound and nobody waits. Who sends no more then holds no more than twice what it sent; and the others
+//     are let in as if it never gave anything back, so what is left is enough for them, one after another.
 //  4. One payload larger than the bound passes when no other is there.
 #pragma once
 
@@ -52,6 +52,7 @@ class PayloadGate : public std::enable_shared_from_this<PayloadGate> {
     const std::uint64_t member_;
     const std::size_t announced_;
     std::size_t taken_ = 0;  // with the gate's mutex
+    bool is_ahead_ = false;  // likewise: it has been given its rest
     std::size_t missing() const { return announced_ - taken_; }
   };
 
@@ -67,6 +68,7 @@ class PayloadGate : public std::enable_shared_from_this<PayloadGate> {
   const Limits limits_;
   mutable std::mutex mutex_;
   std::size_t used_ = 0;
+  std::size_t ahead_ = 0;                           // of those that have been given their rest
   std::map<std::uint64_t, std::size_t> announced_;  // by member
   std::set<Ticket*> unfinished_;                    // those that have taken something, and not all
   std::vector<Again> waiting_;

@@ -80,7 +80,7 @@ TEST(PayloadGate, TheRestIsGivenAheadWithinHalfOfTheBound) {
   int woken = 0;
   Ticket first = gate->try_begin(1, 40, [] {});
   const Ticket second = gate->try_begin(2, 20, [] {});
-  const Ticket third = gate->try_begin(3, 90, [&woken] { ++woken; });
+  const Ticket third = gate->try_begin(3, 60, [&woken] { ++woken; });
   EXPECT_TRUE(first->try_take(19, [] {}));
   EXPECT_FALSE(first->try_take_rest()) << "less than half has come";
   EXPECT_TRUE(first->try_take(1, [] {}));
@@ -97,17 +97,42 @@ TEST(PayloadGate, TheRestIsGivenAheadWithinHalfOfTheBound) {
   EXPECT_EQ(gate->bytes_used(), 60u) << "what was given ahead comes back with the rest";
 }
 
-TEST(PayloadGate, WhoHasItsRestWakesThoseThatWaitedForItToBeFinished) {
+// A peer that has sent half, and sends no more, is no reason to let the others in beyond what is left.
+TEST(PayloadGate, WhatIsGivenAheadIsNotCountedOn) {
   const auto gate = gate_of(100, 100);
   int woken = 0;
   const auto again = [&woken] { ++woken; };
-  const Ticket first = gate->try_begin(1, 50, again);
-  const Ticket second = gate->try_begin(2, 100, again);
-  EXPECT_TRUE(first->try_take(25, again));
-  EXPECT_FALSE(second->try_take(60, again)) << "neither could be finished";
-  EXPECT_TRUE(first->try_take_rest());
+  Ticket stalled = gate->try_begin(1, 40, [] {});
+  EXPECT_TRUE(stalled->try_take(20, [] {}));
+  EXPECT_TRUE(stalled->try_take_rest());
+  std::vector<Ticket> others;
+  for (const std::uint64_t member : {2, 3, 4}) others.push_back(gate->try_begin(member, 30, again));
+  EXPECT_TRUE(others[0]->try_take(20, again));
+  EXPECT_TRUE(others[1]->try_take(20, again));
+  EXPECT_FALSE(others[2]->try_take(20, again)) << "there is room for it, but then none of the three could be finished";
+  for (Ticket& other : others) {
+    const bool is_last = &other == &others.back();
+    EXPECT_TRUE(other->try_take(is_last ? 30 : 10, again));
+    other.reset();
+  }
+  EXPECT_GT(woken, 0);
+  const Ticket larger = gate->try_begin(2, 70, again);
+  EXPECT_FALSE(larger->try_take(20, again)) << "it cannot be finished beside what is held";
+  woken = 0;
+  stalled.reset();
   EXPECT_EQ(woken, 1);
-  EXPECT_TRUE(second->try_take(50, again));
+  EXPECT_TRUE(larger->try_take(70, again));
+}
+
+TEST(PayloadGate, NobodyGetsItsRestAheadOfThoseThatWait) {
+  const auto gate = gate_of(100, 10);
+  const Ticket first = gate->try_begin(1, 10, [] {});
+  Ticket large = gate->try_begin(2, 100, [] {});
+  EXPECT_TRUE(first->try_take(5, [] {}));
+  EXPECT_FALSE(large->try_take(96, [] {}));
+  EXPECT_FALSE(first->try_take_rest());
+  large.reset();
+  EXPECT_TRUE(first->try_take_rest());
 }
 
 TEST(PayloadGate, OnePayloadLargerThanTheBoundPassesAlone) {
