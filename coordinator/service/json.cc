@@ -41,7 +41,7 @@ json::array passes_array(const std::vector<round::PassRecord>& passes, const Nam
   return all;
 }
 
-json::object round_object(const store::CommitRow& row, const NameOf& name_of) {
+json::object round_object(const store::CommitRow& row, const std::map<SiteId, NodeId>& parents, const NameOf& name_of) {
   json::array contributors;
   std::uint64_t stale = 0;
   for (const auto& [site, entry] : row.record.contributors.entries()) {
@@ -54,7 +54,7 @@ json::object round_object(const store::CommitRow& row, const NameOf& name_of) {
                              {"staleness", entry.staleness()},
                              {"own_round", entry.own_round(row.record.round).value()},
                              {"metrics", metrics_object(entry.metrics)}};
-    if (const auto parent = row.parents.find(site); parent != row.parents.end()) {
+    if (const auto parent = parents.find(site); parent != parents.end()) {
       contributor["parent"] = parent->second == NodeId(0) ? "coordinator" : name_of(parent->second);
     }
     contributors.push_back(std::move(contributor));
@@ -127,11 +127,11 @@ std::string utc(WallTime time) {
 }
 
 std::string round_json(const store::CommitRow& row, const NameOf& name_of) {
-  return text_of(round_object(row, name_of));
+  return text_of(round_object(row, row.parents, name_of));
 }
 
 std::string committed_line(const store::CommitRow& row, const NameOf& name_of) {
-  json::object object = round_object(row, name_of);
+  json::object object = round_object(row, {}, name_of);  // of one that has just been committed nobody has read them
   object["event"] = "committed";
   return text_of(object);
 }

@@ -58,6 +58,7 @@ TEST(RoundJson, NamesWhoAdmittedAContributionWhereItIsKnown) {
   EXPECT_EQ(contributors.at(0).at("parent"), "site-9");
   EXPECT_EQ(contributors.at(1).at("parent"), "coordinator");
   EXPECT_FALSE(contributors.at(2).as_object().contains("parent"));
+  EXPECT_EQ(committed_line(row, name_of).find("parent"), std::string::npos) << "a line of a watch is always the same";
 }
 
 TEST(RoundJson, OfARoundWithOnePassSaysNothingOfPasses) {

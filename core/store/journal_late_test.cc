@@ -9,6 +9,7 @@ namespace fluvial::store {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 using ::testing::Pair;
 
 class LateJournal : public JournalOfMembers {
@@ -33,10 +34,10 @@ class LateJournal : public JournalOfMembers {
     one.admitted = ModelVersion(admitted);
     return one;
   }
-  void enrol(const std::string& name) {
-    add_token(name, name);
-    const NodeRow row{NodeId(), Role::kSite, name, "eu", 9, "serial", at(1), "", {}, {}, ""};
-    ASSERT_TRUE(journal_->redeem_token(digest_of(name), row, at(2)).ok());
+  void enrol(const std::string& name, const std::string& token = "token") {
+    add_token(name + token, name);
+    const NodeRow row{NodeId(), Role::kSite, name, "eu", 9, token, at(1), "", {}, {}, ""};
+    ASSERT_TRUE(journal_->redeem_token(digest_of(name + token), row, at(2)).ok());
   }
   Status commit(std::uint64_t round, const std::vector<round::Contribution>& entries,
                 const std::vector<round::Refusal>& refusals = {}, bool late_is_next = true, std::uint64_t epoch = 1) {
@@ -73,23 +74,47 @@ TEST_F(LateJournal, AnUpdateIsPendingUntilTheLastRoundThatItMayEnter) {
   EXPECT_EQ(outcome(2, 3, "c2"), Outcome::kLate) << "no round follows";
 }
 
-// The versions at admission are its word.
+// The versions at admission are its word, so it cannot get out of it by sending its children elsewhere.
 TEST_F(LateJournal, WhoAdmittedAnUpdateStandsBesideIt) {
   for (const char* name : {"a", "b", "c"}) enrol(name);
   const NodeId aggregator(9);
-  const auto under = [&](std::uint32_t site, std::uint64_t submission, Epoch lease) {
-    round::Contribution one = entry(site, submission, "u" + std::to_string(site), 0, 0);
+  const auto under = [&](std::uint32_t site, Epoch lease) {
+    round::Contribution one = entry(site, 1, "u" + std::to_string(site), 0, 0);
     one.lease = lease;
     return one;
   };
   const Epoch below = journal_->grant(SiteId(1), aggregator).value().epoch;
   const Epoch direct = journal_->grant(SiteId(2), NodeId(0)).value().epoch;
-  const Epoch before = journal_->grant(SiteId(3), aggregator).value().epoch;
-  ASSERT_NE(journal_->grant(SiteId(3), NodeId(0)).value().epoch, before);
-  ASSERT_TRUE(commit(1, {under(1, 1, below), under(2, 1, direct), under(3, 1, before)}).ok());
-  ASSERT_TRUE(journal_->grant(SiteId(1), NodeId(0)).ok());  // it moves later
+  const Epoch moved = journal_->grant(SiteId(3), aggregator).value().epoch;
+  for (const std::uint32_t parent : {0, 10, 0}) ASSERT_TRUE(journal_->grant(SiteId(3), NodeId(parent)).ok());
+  ASSERT_TRUE(commit(1, {under(1, below), under(2, direct), under(3, moved)}).ok());
+  ASSERT_TRUE(journal_->grant(SiteId(1), NodeId(0)).ok());  // after the commit
   EXPECT_THAT(journal_->commit_of(run_, RoundId(1)).value().parents,
-              ElementsAre(Pair(SiteId(1), aggregator), Pair(SiteId(2), NodeId(0))));
+              ElementsAre(Pair(SiteId(1), aggregator), Pair(SiteId(2), NodeId(0)), Pair(SiteId(3), aggregator)));
+}
+
+TEST_F(LateJournal, LeasesBeforeAreKnownForAWhile) {
+  enrol("a");
+  const Epoch first = journal_->grant(SiteId(1), NodeId(9)).value().epoch;
+  const auto parents = [&](std::uint64_t round) {
+    round::Contribution one = entry(1, round, "u" + std::to_string(round), round - 1, round - 1);
+    one.lease = first;
+    EXPECT_TRUE(commit(round, {one}).ok());
+    return journal_->commit_of(run_, RoundId(round)).value().parents;
+  };
+  for (std::uint32_t parent = 10; parent < 18; ++parent) ASSERT_TRUE(journal_->grant(SiteId(1), NodeId(parent)).ok());
+  EXPECT_THAT(parents(1), ElementsAre(Pair(SiteId(1), NodeId(9)))) << "eight others since";
+  ASSERT_TRUE(journal_->grant(SiteId(1), NodeId(18)).ok());
+  EXPECT_THAT(parents(2), IsEmpty()) << "they do not grow without end";
+}
+
+TEST_F(LateJournal, ALeaseIsKnownAfterItsNodeHasEnrolledAnew) {
+  enrol("a");
+  round::Contribution one = entry(1, 1, "a1", 0, 0);
+  one.lease = journal_->grant(SiteId(1), NodeId(9)).value().epoch;
+  enrol("a", "another");
+  ASSERT_TRUE(commit(1, {one}).ok());
+  EXPECT_THAT(journal_->commit_of(run_, RoundId(1)).value().parents, ElementsAre(Pair(SiteId(1), NodeId(9))));
 }
 
 TEST_F(LateJournal, WithoutTheKeyItIsLateWithItsRound) {

@@ -181,7 +181,7 @@ Status write_commit(Database& database, const CommitRow& row) {
   for (const auto& [site, entry] : commit.contributors.entries()) {
     FLUVIAL_TRY(
         database.run("INSERT INTO contributions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-                     "(SELECT parent FROM leases WHERE node = ?3 AND epoch = ?4 AND parent != ?3))",
+                     "(SELECT parent FROM known_leases WHERE node = ?3 AND epoch = ?4))",
                      {commit.run, commit.round, site, entry.lease, entry.weight, entry.digest, entry.probe,
                       metrics_to_json(entry.metrics), entry.base, entry.admitted, std::uint64_t{entry.share}}));
   }

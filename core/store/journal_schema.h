@@ -156,10 +156,20 @@ ALTER TABLE runs ADD COLUMN codec_state BLOB;
 ALTER TABLE runs ADD COLUMN codec_state_bytes INTEGER NOT NULL DEFAULT 0;
 )sql";
 
-// Whose child a contributor was by the lease that its update came under: who admitted it. NULL: the site has another by
-// the time of the commit, or a version before committed it.
+// Whose child a contributor was by the lease that its update came under: who admitted it. NULL: the site has had
+// several others since, or a version before committed it. A lease that is replaced stays known for a while, since an
+// update that is in stays in when its site moves.
 inline constexpr const char* kJournalVersion12 = R"sql(
 ALTER TABLE contributions ADD COLUMN parent INTEGER;
+CREATE TABLE former_leases (
+  node INTEGER NOT NULL, epoch INTEGER NOT NULL, parent INTEGER NOT NULL, PRIMARY KEY (node, epoch)) WITHOUT ROWID;
+CREATE TRIGGER lease_is_replaced BEFORE UPDATE ON leases WHEN old.parent != old.node BEGIN
+  INSERT OR IGNORE INTO former_leases VALUES (old.node, old.epoch, old.parent);
+  DELETE FROM former_leases WHERE node = old.node AND epoch <= (
+    SELECT epoch FROM former_leases WHERE node = old.node ORDER BY epoch DESC LIMIT 1 OFFSET 8);
+END;
+CREATE VIEW known_leases AS
+  SELECT node, epoch, parent FROM leases WHERE parent != node UNION ALL SELECT node, epoch, parent FROM former_leases;
 )sql";
 
 // Each step leads from one version to the next; a new journal takes all of them.

@@ -132,8 +132,8 @@ struct CommitRow {
   // The keys (DER) by which the contributors' signatures were checked: without one a signature is not kept.
   std::map<SiteId, std::vector<std::byte>> keys = {};
   std::optional<SignedOrder> order = {};  // of the commit; none: this coordinator signs nothing
-  // When read back: the node that admitted a contributor's update (0: the coordinator), where the site's lease of that
-  // time was its newest still.
+  // When read back: the node that admitted a contributor's update (0: the coordinator), by the site's lease of that
+  // time. None: the site has had more than eight others since.
   std::map<SiteId, NodeId> parents = {};
 };
 
