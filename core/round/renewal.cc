@@ -43,4 +43,6 @@ Duration renewal_retry(const CertificateLife& life, WallTime now, unsigned failu
   return std::max(kLeast, scaled(std::min(wait, longest), 0.5 + chance / 2));
 }
 
+bool outlives_certificate(WallTime ends, WallTime now, Duration past_max) { return now - ends > past_max; }
+
 }  // namespace fluvial::round

@@ -28,6 +28,6 @@ WallTime renew_at(const CertificateLife& life, const RenewalTerms& terms, WallTi
 Duration renewal_retry(const CertificateLife& life, WallTime now, unsigned failures, double chance);
 
 // A session goes on for this long after the end of the certificate that its peer has shown last.
-inline bool outlives_certificate(WallTime ends, WallTime now, Duration past_max) { return now - ends > past_max; }
+bool outlives_certificate(WallTime ends, WallTime now, Duration past_max);
 
 }  // namespace fluvial::round

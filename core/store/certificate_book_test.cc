@@ -60,8 +60,8 @@ TEST_F(CertificateBookTest, WhatIsIssuedIsThereWithItsKey) {
 TEST_F(CertificateBookTest, ACertificateIsSupersededWhenItsSuccessorIsFirstUsed) {
   const NodeId a = enrol("a", "s1", "key 1");
   saw("s1", a, "key 1");
-  const std::uint64_t number = book().denials_number().value();
   enrol("a", "s2", "key 2", 1200);
+  const std::uint64_t number = book().denials_number().value();
   EXPECT_EQ(refused_why("s1"), "") << "the answer may be lost on its way";
   EXPECT_TRUE(saw("s2", a, "key 2", 1300));
   crash_and_reopen();
@@ -209,6 +209,14 @@ TEST_F(CertificateBookTest, AfterARestoreTheNewerCertificateIsAdopted) {
   EXPECT_EQ(as_text(book().current_of(a).value()->key), "key 3");
   EXPECT_EQ(refused_why("s1"), kRefusedSuperseded);
   EXPECT_EQ(refused_why("s9"), kRefusedSuperseded);
+}
+
+TEST_F(CertificateBookTest, WithoutARestoreNoneIsAdopted) {
+  const NodeId a = enrol("a", "s1", "key 1");
+  const CertificateShown shown{"s9", a, as_byte_span(std::string_view("key 9")), at(9000), at(3000)};
+  EXPECT_EQ(book().saw(shown, at(5000)).value(), (CertificateSeen{false, false}));
+  EXPECT_EQ(book().current_of(a).value()->serial, "s1");
+  EXPECT_EQ(refused_why("s1"), "");
 }
 
 // By their moments either may be the later one: a certificate has no more than a second.

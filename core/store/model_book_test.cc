@@ -13,7 +13,8 @@ class ModelBookTest : public JournalOfMembers {
  protected:
   ModelBookTest() {
     const round::Schema schema = round::Schema::make({{"w", round::DType::kF32, {2}}}).value();
-    run_ = journal_->create_run({RunId(), {}, schema, digest_of("initial"), RunStatus::kRunning, "", at(1), RunId()}).value();
+    run_ = journal_->create_run({RunId(), {}, schema, digest_of("initial"), RunStatus::kRunning, "", at(1), RunId()})
+               .value();
   }
   Status label(std::uint64_t round, const std::string& name) {
     return ModelBook(*journal_).add_label(run_, row(round, name));

@@ -44,6 +44,31 @@ TEST_F(SiteStoreTest, ASubmissionIsThereAfterACrash) {
   EXPECT_EQ(store->all_pending()->size(), 1u);
 }
 
+// Whether the transaction whose fsync failed is on the disk, nobody knows.
+TEST(SiteStoreFaults, WhatARecordMayNameStaysWhenTheCommitFails) {
+  int doubtful = 0;
+  for (std::uint64_t n = 0;; ++n) {
+    MemoryFileSystem files;
+    auto store = SiteStore::open(files, kFolder, 0, leave_half).value();
+    files.fail_at(n, Fault::kIo);
+    const bool submitted = submit(*store, 1, 2).ok();
+    files.fail_at(0, Fault::kCrash);  // it ends without closing anything
+    store.reset();
+    files.restart(Unsynced::kKept);
+    auto again = SiteStore::open(files, kFolder, 0, leave_half);
+    ASSERT_TRUE(again.ok()) << again.error().to_string() << " after a fault at operation " << n;
+    const Result<std::optional<PendingUpdate>> pending = (*again)->pending(kRun);
+    ASSERT_TRUE(pending.ok()) << pending.error().to_string() << " after a fault at operation " << n;
+    if (submitted) break;
+    if (!*pending) continue;
+    ++doubtful;
+    std::vector<float> p(6);
+    ASSERT_TRUE((*pending)->read_p(0, p).ok());
+    EXPECT_EQ(p, values(2));
+  }
+  EXPECT_GT(doubtful, 0);
+}
+
 // The submission was written before updates brought a probe: it is sent as it is, and settled like any other.
 TEST(SiteStoreVersions, ASubmissionOfAnEarlierVersionIsNotLost) {
   for (std::uint64_t crash_at = 0;; ++crash_at) {

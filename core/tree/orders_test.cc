@@ -187,7 +187,8 @@ TEST_F(OrdersTest, AContributionIsItsSitesOwn) {
   round::Contribution given{kSite, Epoch(5), 100, Digest{std::byte{1}}, 0, {}, Incarnation(2), 8};
   const identity::PublicKey site = identity::PublicKey::of(other_);
   const auto check = [&] { return check_author(site, RunId(4), RoundId(3), Digest{}, given); };
-  EXPECT_EQ(check().error().code, Code::kUnauthenticated) << "it is not signed";
+  EXPECT_EQ(check().error().code, Code::kUnauthenticated);
+  EXPECT_EQ(check().error().message, "its contribution is without its signature");
   const std::string body = wire::contribution_body(RunId(4), RoundId(3), Digest{}, given);
   given.signature = identity::sign(other_, wire::kContributionKind, as_byte_span(body)).value();
   EXPECT_TRUE(check().ok());

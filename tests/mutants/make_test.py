@@ -59,9 +59,9 @@ class Make(unittest.TestCase):
 
 class Catalogue(unittest.TestCase):
     def test_what_is_no_mutant_is_an_error(self):
-        good = 'breaks = "it"\nfile = "f"\nplace = "a"\n'
+        good = 'breaks = "it"\nfile = "f.cc"\nplace = "a"\n'
         for text in ('[m]\n' + good, '[m]\n' + good + 'slip = "a"', '[M]\n' + good + 'slip = ""', 'm = 1',
-                     '[m]\n' + good + 'slip = ""\nother = 1', '[m'):
+                     '[m]\n' + good + 'slip = ""\nother = 1', '[m', '[m]\n' + good.replace("f.cc", "f.h") + 'slip = ""'):
             with self.assertRaises(mutants.CatalogueError, msg=text):
                 mutants.parse(text, "x.toml")
         self.assertEqual(mutants.parse('[m]\n' + good + 'slip = ""', "x.toml")[0].name, "m")

@@ -53,6 +53,8 @@ def parse(text: str, source: str) -> list[Mutant]:
             raise CatalogueError(f"{source}: '{name}': a name of a-z, 0-9 and -, with {', '.join(sorted(KEYS))}")
         mutant = Mutant(name=name, within=table.get("within", ""), source=source,
                         **{key: table[key] for key in KEYS - {"within"}})
+        if not mutant.file.endswith(".cc"):  # of a header the tests would include the original
+            raise mutant.problem(f"{mutant.file}: a place is in a .cc file")
         if not mutant.place.strip():
             raise mutant.problem("no place")
         if mutant.place.split() == mutant.slip.split():
