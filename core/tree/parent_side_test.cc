@@ -231,6 +231,28 @@ TEST_F(ParentSideTest, AnUpdateIsStagedAddedToTheSumAndAnswered) {
   EXPECT_EQ(budget_.bytes_used(), 0U);
 }
 
+// A pass may be as long as the one before: P and Q of a square matrix are.
+TEST_F(ParentSideTest, APassBeginsAtNothing) {
+  const transfer::SumShape shape{{transfer::kTestValues, transfer::kTestChunkValues}, 0, transfer::kTestScale};
+  std::vector<float> before(transfer::kTestValues), after(transfer::kTestValues);
+  const auto mean_of = [this](std::vector<float>& values) {
+    ASSERT_TRUE(side_.sum().node().accumulator().mean(0, 1, values).ok());
+  };
+  owner_.on_taken = [&] {
+    mean_of(before);
+    side_.begin_sum(kRun, kRound, shape, kSecond.pass);
+    side_.lane().push([&]() -> net::Awaitable<void> {
+      mean_of(after);
+      side_.lane().stop();
+      co_return;
+    });
+  };
+  side_.take(bring(1));
+  runtime_.run(side_.lane().run());
+  EXPECT_NE(before, std::vector<float>(transfer::kTestValues));
+  EXPECT_EQ(after, std::vector<float>(transfer::kTestValues));
+}
+
 // Who merely took no part in the window before is wanted in this one; whose update can never be used has that to hear.
 TEST_F(ParentSideTest, OfTheWindowBeforeOnlyWhatDropsAnUpdateIsPassedOn) {
   owner_.before = RoundId(kRound.value() + 7);
