@@ -4,6 +4,7 @@
 
 #include "core/aggregate/down.h"
 #include "core/aggregate/plan_codec.h"
+#include "core/round/plan_written.h"
 #include "kernels/codec.h"
 
 namespace fluvial::cli {
@@ -14,6 +15,7 @@ Status check_plan_forms(const round::Plan& plan) {
     return Error{Code::kInvalidArgument, fmt::format("codec = '{}': {}", plan.codec, codec.error().message)};
   }
   FLUVIAL_TRY(aggregate::check_codec_fits(plan));
+  FLUVIAL_TRY(round::check_written_plan(plan));
   const Result<aggregate::Down> down = aggregate::parse_down(plan.down);
   if (down.ok()) return {};
   return Error{Code::kInvalidArgument, fmt::format("down = {}", down.error().message)};

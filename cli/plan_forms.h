@@ -1,4 +1,4 @@
-// What a plan's `codec` and `down` ask of the rest of it. Inside cli/ and the tests only.
+// Whether a plan file may say what it says, as far as core/config does not see it. Inside cli/ and the tests only.
 #pragma once
 
 #include "core/base/result.h"
@@ -6,8 +6,8 @@
 
 namespace fluvial::cli {
 
-// Whether they are ones that a run carries, for config::load_plan(). kInvalidArgument names the key, its value and what
-// was expected.
+// For config::load_plan(): `codec` and `down`, what they ask of the rest, and what check_written_plan() refuses.
+// kInvalidArgument names the key, its value and what was expected.
 Status check_plan_forms(const round::Plan& plan);
 
 // For a plan whose author was asked for the codec and not for the optimizer: takes the one that alone goes with it, if

@@ -23,5 +23,15 @@ TEST(PlanForms, AskForTheOptimizerThatGoesWithTheCodec) {
   }
 }
 
+TEST(PlanForms, WhoWritesAPlanHearsWhatCannotBeMeant) {
+  round::Plan plan;
+  round::set_mode("async", &plan);
+  plan.async_goal = 3;
+  plan.quorum = 3;
+  EXPECT_TRUE(check_plan_forms(plan).ok());
+  plan.quorum = 5;
+  EXPECT_FALSE(check_plan_forms(plan).ok());
+}
+
 }  // namespace
 }  // namespace fluvial::cli

@@ -3,19 +3,13 @@
 
 #include "coordinator/logic/run_machine.h"
 #include "core/aggregate/scale.h"
+#include "core/round/window_goal.h"
 
 namespace fluvial::coordinator {
-namespace {
-
-constexpr std::uint64_t kGoal = 10;  // unless the plan says another
-
-}  // namespace
 
 bool RunMachine::has_goal() const {
   if (!round::is_async(plan_)) return false;
-  const std::uint64_t half = (gather_.participant_count() + 1) / 2;
-  const std::uint64_t goal = plan_.async_goal == 0 ? std::min(kGoal, half) : plan_.async_goal;
-  return gather_.held().size() >= goal;
+  return gather_.held().size() >= round::window_goal(plan_.async_goal, gather_.participant_count());
 }
 
 bool RunMachine::is_closing() const {

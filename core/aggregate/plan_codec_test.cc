@@ -23,7 +23,7 @@ TEST(PlanCodec, RefusesWhatIsNone) {
 TEST(PlanCodec, RingNeedsTheScaleThatAllSitesShare) {
   EXPECT_EQ(check_plan_codec("ring:max=0.05").value(), "ring:bits=8,max=0.05,rounding=stochastic");
   EXPECT_THAT(check_plan_codec("ring").error().message,
-              HasSubstr("max is missing: the greatest magnitude that is sent"));
+              HasSubstr("max is missing or 0: expected the greatest magnitude that is sent"));
 }
 
 TEST(PlanCodec, RingFitsIntoThePlansNumbers) {

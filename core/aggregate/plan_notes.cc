@@ -1,13 +1,20 @@
 #include "core/aggregate/plan_notes.h"
 
+#include <initializer_list>
+#include <string_view>
+
 #include "core/base/format.h"
 #include "core/round/optimizer.h"
+#include "core/round/plan_written.h"
 #include "kernels/codec.h"
 
 namespace fluvial::aggregate {
 namespace {
 
 using round::Optimizer;
+using Notes = std::vector<std::string>;
+
+constexpr double kVoteStepMax = 0.1;  // of a value: more is the size of a weight, not of a step
 
 // What the server's step takes over from the round before, as a factor; 0: nothing.
 double momentum_of(const round::ServerOptimizer& optimizer) {
@@ -28,37 +35,117 @@ double momentum_of(const round::ServerOptimizer& optimizer) {
   return 0;
 }
 
-}  // namespace
+// Whether a mean twice as long makes a step twice as long.
+bool is_in_proportion(Optimizer kind) {
+  return kind == Optimizer::kFedAvg || kind == Optimizer::kFedAvgM || kind == Optimizer::kNesterov ||
+         kind == Optimizer::kDelayedNesterov;
+}
 
-std::vector<std::string> plan_notes(const round::Plan& plan) {
-  std::vector<std::string> notes;
-  const Result<kernels::CodecSpec> spec = kernels::parse_codec(plan.codec);
-  if (!spec.ok()) return notes;
-  if (spec->kind == kernels::CodecKind::kOnebitAdam && spec->freeze_rounds >= plan.rounds) {
+void note_onebit(const round::Plan& plan, const kernels::CodecSpec& spec, Notes& notes) {
+  if (spec.freeze_rounds >= plan.rounds) {
     notes.push_back(format_text(
         "codec onebit_adam warms up for freeze={} rounds, in fp32, and the run has {}: take 15 to 25 % of them",
-        spec->freeze_rounds, plan.rounds));
+        spec.freeze_rounds, plan.rounds));
   }
-  if (spec->kind == kernels::CodecKind::kOnebitAdam && (plan.update_norm_max > 0 || plan.residual_norm_max > 0)) {
+  if (plan.update_norm_max > 0 || plan.residual_norm_max > 0) {
     notes.push_back(
         "behind its warm-up codec onebit_adam sends updates with momentum in them, up to 1 / (1 - beta1) times as "
         "long: "
         "update_norm_max and residual.norm_max have to allow for that, or most of an update waits, or is dropped");
   }
-  if (momentum_of(plan.optimizer) == 0) return notes;
+}
+
+void note_codec(const round::Plan& plan, const kernels::CodecSpec& spec, Notes& notes) {
   const std::string_view server = round::optimizer_name(plan.optimizer.kind);
-  if (spec->kind == kernels::CodecKind::kDgc && spec->momentum > 0) {
+  if (spec.kind == kernels::CodecKind::kOnebitAdam) note_onebit(plan, spec, notes);
+  if (spec.kind == kernels::CodecKind::kSign && spec.vote && is_in_proportion(plan.optimizer.kind) &&
+      plan.optimizer.lr > kVoteStepMax) {
+    notes.push_back(
+        format_text("codec sign:mode=vote sends +1 or -1 for a value however small, and with optimizer {} a commit "
+                    "moves it by up to learning_rate = {}: take optimizer signsgd, or a learning_rate of the size of "
+                    "an update's values",
+                    server, plan.optimizer.lr));
+  }
+  if (spec.kind == kernels::CodecKind::kRing && plan.residual_norm_max == 0) {
+    notes.push_back(
+        "codec ring cuts values at max, and what is cut off in every round makes a residual that grows for ever: "
+        "set residual.norm_max, to some times the norm of an update");
+  }
+  if (momentum_of(plan.optimizer) == 0) return;
+  if (spec.kind == kernels::CodecKind::kDgc && spec.momentum > 0) {
     notes.push_back(
         format_text("codec dgc keeps a momentum at each site, and optimizer {} another: the model may "
                     "overshoot; take optimizer fedavg, or dgc:momentum=0",
                     server));
   }
-  if (spec->kind == kernels::CodecKind::kRandk && !spec->unbiased) {
+  if (spec.kind == kernels::CodecKind::kRandk && !spec.unbiased) {
     notes.push_back(
         format_text("codec randk leaves most of an update for later rounds, and the momentum of optimizer {} "
                     "multiplies it then: take optimizer fedavg, or randk:mode=unbiased",
                     server));
   }
+}
+
+// The names of those keys that are off their defaults.
+struct Named {
+  std::string_view key;
+  bool is_off;
+};
+std::string keys_of(std::initializer_list<Named> all) {
+  std::string text;
+  for (const Named& one : all) {
+    if (one.is_off) text += format_text("{}{}", text.empty() ? "" : ", ", one.key);
+  }
+  return text;
+}
+
+// Keys of a mode that the plan does not have.
+void note_unused(const round::Plan& plan, Notes& notes) {
+  const round::Plan usual;
+  const std::string windows = keys_of({{"async.goal", plan.async_goal != usual.async_goal},
+                                       {"async.lead_max", plan.async_lead_max != usual.async_lead_max},
+                                       {"async.drift_max", plan.async_drift_max != usual.async_drift_max},
+                                       {"async.fairness", plan.async_fairness != usual.async_fairness}});
+  if (!windows.empty() && !round::is_async(plan)) {
+    notes.push_back(
+        format_text("without mode = \"async\" the run is synchronous, and nothing is done with {}: write "
+                    "mode = \"async\", or leave that out",
+                    windows));
+  }
+  const std::string late = keys_of({{"staleness_max", plan.staleness_max != usual.staleness_max},
+                                    {"staleness_power", plan.staleness_power != usual.staleness_power}});
+  if (!late.empty() && !round::late_is_next(plan)) {
+    notes.push_back(
+        format_text("what misses its round goes into its site's residual, and nothing is done with {}: "
+                    "write late = \"next\" or mode = \"async\", or leave that out",
+                    late));
+  }
+  if (round::is_async(plan) && plan.soft_deadline_min != usual.soft_deadline_min) {
+    notes.push_back(
+        "the deadlines of windows are not adaptive, and with mode = \"async\" nothing is done with "
+        "deadlines.soft_min_ms: leave it out, and give deadlines.soft_ms");
+  }
+}
+
+void note_windows(const round::Plan& plan, Notes& notes) {
+  const bool has_own_pace = plan.optimizer.kind == Optimizer::kDelayedNesterov;
+  if (!round::is_async(plan) || has_own_pace || momentum_of(plan.optimizer) == 0) return;
+  notes.push_back(
+      format_text("with mode = \"async\" a commit holds few contributions, and the momentum of optimizer {} decays "
+                  "with each: take fedavg or delayed_nesterov, or a momentum (beta1) of 0",
+                  round::optimizer_name(plan.optimizer.kind)));
+}
+
+}  // namespace
+
+std::vector<std::string> plan_notes(const round::Plan& plan) {
+  Notes notes;
+  if (const Status written = round::check_written_plan(plan); !written.ok()) notes.push_back(written.error().message);
+  if (const Result<kernels::CodecSpec> spec = kernels::parse_codec(plan.codec); spec.ok()) {
+    note_codec(plan, *spec, notes);
+  }
+  note_unused(plan, notes);
+  note_windows(plan, notes);
   return notes;
 }
 

@@ -1,5 +1,5 @@
-// What a plan may say, and learns badly with: for whoever starts a run. Nothing is lost or wrong by it, so it is no
-// error.
+// What a plan may say, and learns badly with, or says in vain: for whoever starts a run. Nothing is lost or wrong by
+// it, so it is no error.
 #pragma once
 
 #include <string>

@@ -6,9 +6,11 @@
 namespace fluvial::aggregate {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 std::vector<std::string> notes(const std::string& codec, const std::string& optimizer) {
   round::Plan plan;
@@ -36,8 +38,77 @@ TEST(PlanNotes, MomentumMultipliesWhatRandkLeavesForLater) {
 }
 
 TEST(PlanNotes, NothingIsSaidOfTheOthers) {
-  for (const char* codec : {"fp32", "int8", "topk", "sign", "sign:mode=vote", "ring:max=0.05", "qsgd"}) {
+  for (const char* codec : {"fp32", "int8", "topk", "sign", "powersgd", "qsgd"}) {
     EXPECT_THAT(notes(codec, "fedavgm"), IsEmpty()) << codec;
+  }
+}
+
+TEST(PlanNotes, AVoteIsAStepOfItsLearningRate) {
+  for (const char* optimizer : {"fedavg", "fedavgm", "nesterov", "delayed_nesterov", "fedavg:lr=0.11"}) {
+    EXPECT_THAT(notes("sign:mode=vote", optimizer), ElementsAre(HasSubstr("take optimizer signsgd"))) << optimizer;
+  }
+  EXPECT_THAT(notes("sign:mode=vote", "fedavg").front(), HasSubstr("moves it by up to learning_rate = 1:"));
+  for (const char* optimizer : {"signsgd", "signsgd:lr=1", "fedadam", "lars", "mean", "fedavg:lr=0.1"}) {
+    EXPECT_THAT(notes("sign:mode=vote", optimizer), IsEmpty()) << optimizer;
+  }
+}
+
+TEST(PlanNotes, WhatRingCutsOffNeedsABound) {
+  round::Plan plan;
+  plan.codec = "ring:max=0.05";
+  EXPECT_THAT(plan_notes(plan), ElementsAre(HasSubstr("set residual.norm_max")));
+  plan.residual_norm_max = 10;
+  EXPECT_THAT(plan_notes(plan), IsEmpty());
+}
+
+TEST(PlanNotes, KeysOfAModeThatThePlanDoesNotHave) {
+  round::Plan plan;
+  EXPECT_THAT(plan_notes(plan), IsEmpty());
+  plan.async_goal = 3;
+  EXPECT_THAT(plan_notes(plan), ElementsAre(AllOf(HasSubstr("nothing is done with async.goal: write mode = \"async\""),
+                                                  Not(HasSubstr("async.fairness")))));
+  plan.async_lead_max = 1;
+  plan.async_drift_max = 3;
+  plan.async_fairness = "rate";
+  EXPECT_THAT(plan_notes(plan),
+              ElementsAre(HasSubstr("with async.goal, async.lead_max, async.drift_max, async.fairness:")));
+  plan.staleness_max = 2;
+  EXPECT_THAT(plan_notes(plan), ElementsAre(HasSubstr("synchronous"), HasSubstr("done with staleness_max: ")));
+  plan.staleness_power = 1;
+  round::set_mode("async", &plan);
+  EXPECT_THAT(plan_notes(plan), IsEmpty());
+  plan.soft_deadline_min = {};
+  EXPECT_THAT(plan_notes(plan), ElementsAre(HasSubstr("deadlines.soft_min_ms")));
+
+  round::Plan late;
+  late.staleness_power = 1;
+  EXPECT_THAT(plan_notes(late), ElementsAre(HasSubstr("done with staleness_power: write late = \"next\"")));
+  late.late = "next";
+  EXPECT_THAT(plan_notes(late), IsEmpty());
+}
+
+// What a plan file may not say, and a plan that is older may.
+TEST(PlanNotes, AQuorumThatIsAboveTheGoal) {
+  round::Plan plan;
+  round::set_mode("async", &plan);
+  plan.async_goal = 3;
+  plan.quorum = 5;
+  EXPECT_THAT(plan_notes(plan), ElementsAre(HasSubstr("write async.goal = 5, or a smaller quorum")));
+}
+
+TEST(PlanNotes, AMomentumThatDecaysWithEachWindow) {
+  round::Plan plan;
+  round::set_mode("async", &plan);
+  const auto of = [&](const char* optimizer) {
+    plan.optimizer = round::parse_server_optimizer(optimizer).value();
+    return plan_notes(plan);
+  };
+  for (const char* optimizer : {"fedavgm", "nesterov", "lars", "fedadagrad", "fedadam", "fedyogi", "lamb"}) {
+    EXPECT_THAT(of(optimizer), ElementsAre(AllOf(HasSubstr(optimizer), HasSubstr("delayed_nesterov")))) << optimizer;
+  }
+  for (const char* optimizer :
+       {"fedavg", "signsgd", "mean", "delayed_nesterov", "fedavgm:momentum=0", "fedadagrad:beta1=0"}) {
+    EXPECT_THAT(of(optimizer), IsEmpty()) << optimizer;
   }
 }
 

@@ -153,7 +153,25 @@ std::string to_toml(const round::Schedule& schedule) {
   return "{" + out + "}";
 }
 
+// What the string form refuses, too: "fedavg:momentum=0.9".
+Status check_momentum(const ServerOptimizer& optimizer) {
+  if (round::has_momentum(optimizer.kind)) return {};
+  return Error{Code::kInvalidArgument,
+               format_text("optimizer.momentum = {}: expected none with optimizer {}; fedavgm, nesterov, "
+                           "delayed_nesterov and lars have one",
+                           optimizer.momentum, round::optimizer_name(optimizer.kind))};
+}
+
 // ---- a file ------------------------------------------------------------------------------------------------------
+
+// The keys of a table, without its name. Empty: there is no such table.
+std::string names_within(const std::string& table, const std::vector<std::string>& known) {
+  std::string names;
+  for (const std::string& key : known) {
+    if (key.starts_with(table + ".")) names += (names.empty() ? "" : ", ") + key.substr(table.size() + 1);
+  }
+  return names;
+}
 
 Status apply(PlanFile& file, const TomlEntry& entry, const std::string& place) {
   Status status;
@@ -173,6 +191,11 @@ Status apply(PlanFile& file, const TomlEntry& entry, const std::string& place) {
     }
   });
   if (!found) {
+    const std::string names = names_within(entry.key, known);
+    if (!names.empty()) {
+      return Error{Code::kInvalidArgument, place + entry.key + " = '" + printable(entry.value, 80) +
+                                               "': expected a table, [" + entry.key + "], of " + names};
+    }
     const std::string near = closest(entry.key, known);
     return Error{Code::kInvalidArgument, place + "unknown key '" + printable(entry.key, 80) + "'" +
                                              (near.empty() ? "" : ": did you mean '" + near + "'?")};
@@ -230,6 +253,7 @@ Result<PlanFile> plan_of(std::vector<TomlEntry> entries, const std::string& path
   if (!names("name")) return Error{Code::kInvalidArgument, path + ": name is missing"};
   file.names_participants_min = names("participants.min");
   Status status = round::check_plan(file.plan);
+  if (status.ok() && names("optimizer.momentum")) status = check_momentum(file.plan.optimizer);
   if (status.ok() && also) status = also(file.plan);
   if (!status.ok()) return Error{Code::kInvalidArgument, as_typed(file, entries, path, status.error().message)};
   if (!file.model.empty()) {
@@ -259,6 +283,7 @@ std::string plan_to_toml(const PlanFile& file) {
       put_all(field.values);
       put_all(field.schedules);
     } else {
+      if (key.name == "optimizer.momentum" && !round::has_momentum(file.plan.optimizer.kind)) return;
       const std::size_t dot = key.name.find('.');
       const std::string value = format(field);
       const bool is_text = key.unit == "text" || key.unit == "path" || is_beyond_integers(value);

@@ -28,7 +28,7 @@ Result<PlanFile> parse_plan(std::string_view toml, const std::string& path, cons
 // The same from a file's keys, or from those of one of its tables.
 Result<PlanFile> plan_of(std::vector<TomlEntry> entries, const std::string& path, const PlanCheck& also = nullptr);
 
-// Writes every key. `model` is written as it is.
+// Writes every key that the plan may have. `model` is written as it is.
 std::string plan_to_toml(const PlanFile& file);
 
 struct PlanRow {

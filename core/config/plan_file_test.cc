@@ -191,7 +191,10 @@ TEST(PlanFile, RefusesAWrongValueOfEachKind) {
   EXPECT_EQ(refusal_of("worker.lr = 1979-05-27"),
             at + "worker.lr: expected a text, number, true or false, or a list of such");
   EXPECT_EQ(refusal_of("worker = 1"), at + "unknown key 'worker'");
-  EXPECT_EQ(refusal_of("deadlines = 1"), at + "unknown key 'deadlines'");
+  EXPECT_EQ(refusal_of("async = 3"),
+            at + "async = '3': expected a table, [async], of goal, lead_max, drift_max, fairness");
+  EXPECT_EQ(refusal_of("deadlines = 1"),
+            at + "deadlines = '1': expected a table, [deadlines], of soft_ms, soft_min_ms, adaptive, hard_ms");
 }
 
 TEST(PlanFile, RefusesWithFileLineKeyAndExpectation) {
@@ -242,6 +245,25 @@ TEST(PlanFile, ARefusalIsOneShortLineWhateverTheFileHolds) {
   EXPECT_EQ(plan_refusal(head + "rounds = \"1\\n\\u001b[2J\""),
             "dir/plan.toml:2: rounds = '1  [2J': expected a whole number");
   EXPECT_LT(plan_refusal(head + "rounds = '" + std::string(5'000, 'x') + "'").size(), 200U);
+}
+
+TEST(PlanFile, AMomentumNeedsAnOptimizerThatHasOne) {
+  const auto momentum = [](const std::string& optimizer) {
+    return plan_refusal("name = 'a'\n[optimizer]\nmomentum = 0.9\nname = '" + optimizer + "'");
+  };
+  EXPECT_EQ(momentum("fedavg"),
+            "dir/plan.toml:3: optimizer.momentum = 0.9: expected none with optimizer fedavg; fedavgm, nesterov, "
+            "delayed_nesterov and lars have one");
+  for (const char* optimizer : {"fedadagrad", "fedadam", "fedyogi", "lamb", "mean", "signsgd", "onebit_adam"}) {
+    EXPECT_NE(momentum(optimizer).find("expected none with optimizer"), std::string::npos) << optimizer;
+  }
+  for (const char* optimizer : {"fedavgm", "nesterov", "delayed_nesterov", "lars"}) {
+    EXPECT_EQ(momentum(optimizer), "(read)") << optimizer;
+  }
+  EXPECT_EQ(plan_refusal("name = 'a'\n[optimizer]\nmomentum = 0.9").find("dir/plan.toml:3: optimizer.momentum"), 0U);
+  round::Plan plan;  // fedavg
+  plan.name = "a";
+  EXPECT_EQ(parse_plan(plan_to_toml({plan, ""}), "p.toml")->plan, plan);
 }
 
 TEST(PlanFile, AScheduleIsATableOfItsOwn) {

@@ -223,6 +223,10 @@ Status check_server_optimizer(const ServerOptimizer& optimizer) {
   return {};
 }
 
+bool has_momentum(Optimizer kind) {
+  return std::ranges::find(entry_of(kind).options, kMomentum.name, &Option::name) != entry_of(kind).options.end();
+}
+
 std::string optimizers_markdown() {
   std::string text = "| name | step | options and their defaults |\n|---|---|---|\n";
   for (const Entry& entry : entries()) {

@@ -22,9 +22,8 @@ Status check(const PlanKey& key, T value) {
   const T low = static_cast<T>(key.low), high = static_cast<T>(key.high);
   const bool is_in = value >= low && value <= high && !(key.above_low && value == low);  // false for NaN as well
   if (high == 0 || is_in) return {};
-  return expected(key.name, std::to_string(value),
-                  key.above_low ? format_text("above {}, at most {}", low, high)
-                                : std::to_string(low) + " to " + std::to_string(high));
+  return expected(key.name, text_of(value),
+                  format_text(key.above_low ? "above {}, at most {}" : "{} to {}", low, high));
 }
 Status check(const PlanKey& key, Milliseconds value) { return check(key, value.count()); }
 Status check(const PlanKey& key, const std::string& text) {
@@ -71,7 +70,7 @@ Status check_plan(const Plan& plan) {
     return expected("late", "'" + printable(plan.late, 80) + "'", "next, where mode = async");
   }
   if (is_async(plan) && plan.participants_fraction != 1) {
-    return expected("participants.fraction", std::to_string(plan.participants_fraction),
+    return expected("participants.fraction", text_of(plan.participants_fraction),
                     "1 where mode = async: async.goal says how many a window waits for");
   }
   if (plan.async_fairness != "none" && plan.async_fairness != "rate") {

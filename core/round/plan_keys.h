@@ -28,10 +28,10 @@ void visit_late(P& plan, Visit& visit) {
   visit({"late", 33, "text", "where an update goes that misses its round: `residual`, or the `next` round (below)", 1,
          16},
         plan.late);
-  visit({"staleness_max", 34, "count", "late = next: how many rounds later it may enter one", 1, 16},
+  visit({"staleness_max", 34, "count", "late = next: how many rounds later it may enter one, 1 to 16", 1, 16},
         plan.staleness_max);
-  visit({"staleness_power", 35, "power", "late = next: it counts (1 + rounds later)^-power of its weight; 0: all of it",
-         0, 4},
+  visit({"staleness_power", 35, "power",
+         "late = next: it counts (1 + rounds later)^-power of its weight, 0 to 4; 0: all of it", 0, 4},
         plan.staleness_power);
 }
 
@@ -134,6 +134,8 @@ Status assign(T& to, Result<T> from) {
   FLUVIAL_ASSIGN(to, std::move(from));
   return {};
 }
+
+bool has_momentum(Optimizer kind);  // optimizer.momentum is a number of it
 
 // The tables of the optimizers in docs/operations/plan.md; a test compares them.
 std::string optimizers_markdown();

@@ -69,10 +69,8 @@ TEST(Plans, RefuseWhatDoesNotHold) {
   EXPECT_EQ(REFUSAL(plan.set_codec(std::string(65, 'x'))), "codec: expected a name of 1 to 64 bytes");
   EXPECT_EQ(REFUSAL(plan.set_chunk_values(0)), "chunk_values = 0: expected 256 to 1048576");
   EXPECT_EQ(REFUSAL(plan.set_fraction_bits(63)), "fraction_bits = 63: expected 8 to 60");
-  EXPECT_EQ(REFUSAL(plan.set_value_abs_max(std::nan(""))),
-            "value_abs_max = nan: expected 0.001000 to 1000000000.000000");
-  EXPECT_EQ(REFUSAL(plan.set_participants_fraction(1.5)),
-            "participants.fraction = 1.500000: expected above 0, at most 1");
+  EXPECT_EQ(REFUSAL(plan.set_value_abs_max(std::nan(""))), "value_abs_max = nan: expected 0.001 to 1e+09");
+  EXPECT_EQ(REFUSAL(plan.set_participants_fraction(1.5)), "participants.fraction = 1.5: expected above 0, at most 1");
   const std::string no_clock = "a deadline that no clock holds";
   EXPECT_EQ(REFUSAL(plan.set_soft_deadline_ms(4'611'686'018'428)), no_clock);
   EXPECT_EQ(REFUSAL(plan.set_hard_deadline_ms(4'611'686'018'428)), no_clock);

@@ -144,7 +144,9 @@ Status check_ring(const CodecSpec& spec) {
     return bad_option(format_text("bits is {}, expected {} to {}", spec.bits, ops::kRingBitsMin, ops::kRingBitsMax));
   }
   if (spec.max == 0) {
-    return bad_option("max is missing: the greatest magnitude that is sent, which all sites share, as in max=0.05");
+    return bad_option(
+        "max is missing or 0: expected the greatest magnitude that is sent, above 0, which all sites share, as in "
+        "max=0.05");
   }
   if (spec.max >= kMaxLeast && spec.max <= kMaxMost) return {};
   return bad_option(format_text("max is {}, expected {} to {}", spec.max, kMaxLeast, kMaxMost));

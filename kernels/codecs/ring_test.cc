@@ -39,8 +39,11 @@ TEST(Ring, IsWrittenOutInFullAndSaysWhatItNeeds) {
   EXPECT_EQ(to_string(parse_codec("ring:max=1e-3,bits=24,rounding=nearest,zstd=1").value()),
             "ring:bits=24,max=0.001,rounding=nearest,zstd=1");
   const std::pair<const char*, const char*> cases[] = {
-      {"ring", "max is missing: the greatest magnitude that is sent, which all sites share, as in max=0.05"},
+      {"ring",
+       "max is missing or 0: expected the greatest magnitude that is sent, above 0, which all sites share, as in "
+       "max=0.05"},
       {"ring:bits=8", "max is missing"},
+      {"ring:max=0", "or 0: expected the greatest magnitude that is sent, above 0"},
       {"ring:bits=1,max=1", "bits is 1, expected 2 to 24"},
       {"ring:bits=25,max=1", "bits is 25, expected 2 to 24"},
       {"ring:max=-1", "max is -1, expected"},
