@@ -45,8 +45,9 @@ std::uint64_t next_limit(const json::array& rounds) {
 }  // namespace
 
 std::string csv_header() {
-  return fmt::format("{},site,outcome,site_weight,update_sha256,site_metrics,code,message\n",
-                     fmt::join(kOfTheRound, ","));
+  return fmt::format(
+      "{},site,outcome,site_weight,update_sha256,site_metrics,code,message,staleness,own_round,share,parent\n",
+      fmt::join(kOfTheRound, ","));
 }
 
 std::string csv_lines(const json::value& round) {
@@ -54,11 +55,13 @@ std::string csv_lines(const json::value& round) {
   for (const char* key : kOfTheRound) start += cell(member(round, key)) + ",";
   std::string lines;
   for (const json::value& one : array_member(round, "contributors")) {
-    lines += fmt::format("{}{},counted,{},{},{},,\n", start, cell(member(one, "name")), cell(member(one, "weight")),
-                         cell(member(one, "digest")), cell(member(one, "metrics")));
+    lines += fmt::format("{}{},counted,{},{},{},,,{},{},{},{}\n", start, cell(member(one, "name")),
+                         cell(member(one, "weight")), cell(member(one, "digest")), cell(member(one, "metrics")),
+                         cell(member(one, "staleness")), cell(member(one, "own_round")), cell(member(one, "share")),
+                         cell(member(one, "parent")));
   }
   for (const json::value& one : array_member(round, "refused")) {
-    lines += fmt::format("{}{},refused,,,,{},{}\n", start, cell(member(one, "name")), cell(member(one, "code")),
+    lines += fmt::format("{}{},refused,,,,{},{},,,,\n", start, cell(member(one, "name")), cell(member(one, "code")),
                          quoted_words(text_member(one, "message")));
   }
   return lines;

@@ -86,18 +86,20 @@ TEST(RoundExport, CsvIsALineForEachContributorAndRefusal) {
   const json::value round =
       parse_json(R"({"run":1,"round":7,"attempt":1,"committed_at":"2026-01-31T12:00:00.123Z","seconds":1.5,
     "participants":3,"late":0,"weight":30,"model_sha256":"ab","master_sha256":"ba","bytes_up":5,"bytes_down":6,"metrics":{"loss":0.5,"x":1},
-    "evaluation":{},"contributors":[{"name":"a","weight":10,"digest":"cd","metrics":{"loss":0.5}},
+    "evaluation":{},"contributors":[{"name":"a","weight":10,"digest":"cd","metrics":{"loss":0.5},
+     "staleness":1,"own_round":5,"share":0.25,"parent":"aggregator-1"},
     {"name":"b","weight":20,"digest":"ef","metrics":{}}],
     "refused":[{"name":"c","code":"data_loss","message":"=HYPERLINK(\"http\"), and\nmore"}]})",
                  "test")
           .value();
   const std::string text = csv_header() + csv_lines(round);
   EXPECT_THAT(text, StartsWith("run,round,attempt,committed_at,seconds,participants,late,weight,model_sha256,"));
+  EXPECT_THAT(text, HasSubstr(",site_metrics,code,message,staleness,own_round,share,parent\n"));
   const std::string start =
       "1,7,1,2026-01-31T12:00:00.123Z,1.5,3,0,30,ab,,5,6,\"{\"\"loss\"\":0.5,\"\"x\"\":1}\",{},ba,";
-  EXPECT_THAT(text, HasSubstr("\n" + start + "a,counted,10,cd,\"{\"\"loss\"\":0.5}\",,\n"));
-  EXPECT_THAT(text, HasSubstr("\n" + start + "b,counted,20,ef,{},,\n"));
-  EXPECT_THAT(text, HasSubstr("c,refused,,,,data_loss,\"'=HYPERLINK(\"\"http\"\"), and\nmore\"\n")) << "no formula";
+  EXPECT_THAT(text, HasSubstr("\n" + start + "a,counted,10,cd,\"{\"\"loss\"\":0.5}\",,,1,5,0.25,aggregator-1\n"));
+  EXPECT_THAT(text, HasSubstr("\n" + start + "b,counted,20,ef,{},,,,,,\n"));
+  EXPECT_THAT(text, HasSubstr("c,refused,,,,data_loss,\"'=HYPERLINK(\"\"http\"\"), and\nmore\",,,,\n")) << "no formula";
 }
 
 }  // namespace

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "cli/format.h"
 #include "cli/metric_words.h"
 #include "cli/waits.h"
+#include "core/round/window_goal.h"
 
 namespace fluvial::cli {
 namespace {
@@ -30,14 +32,24 @@ std::string refusals(const json::value& round) {
 }
 
 // What stays the same while seconds and bytes go on.
-std::string gist(const json::array& waits) {
-  std::string all;
-  for (const json::value& wait : waits) {
-    std::string reason = text_member(wait, "reason");
-    std::erase_if(reason, [](char c) { return c >= '0' && c <= '9'; });
-    all += fmt::format("{}|{}|{}\n", text_member(wait, "node"), text_member(wait, "what"), reason);
-  }
-  return all;
+std::string gist(const json::value& wait) {
+  std::string reason = text_member(wait, "reason");
+  std::erase_if(reason, [](char c) { return c >= '0' && c <= '9'; });
+  return reason;
+}
+
+// A node's name, or a blank and what is waited for of nobody in particular.
+std::string subject(const json::value& wait) {
+  const std::string node = text_member(wait, "node");
+  return node.empty() ? " " + text_member(wait, "what") : node;
+}
+
+// "3/4 sites", "3 of goal 3".
+std::string counted_words(const json::value& round, std::optional<std::uint64_t> window_goal) {
+  const std::size_t in = array_member(round, "contributors").size();
+  const std::uint64_t participants = count_member(round, "participants");
+  if (!window_goal) return fmt::format("{}/{} sites", in, participants);
+  return fmt::format("{} of goal {}", in, round::window_goal_told(*window_goal, participants));
 }
 
 // What fits beside the bar on a narrow screen: who needs somebody comes first.
@@ -45,18 +57,19 @@ std::string beside_bar(const json::value& open, const json::array& waits) {
   const json::array needy = unusual(waits);
   const std::string whom = waits_words(needy.empty() ? waits : needy, kWaitsTold);
   if (!open.is_object()) return whom;
-  const std::string in = fmt::format("{}/{} in", count_member(open, "in"), count_member(open, "participants"));
+  const std::string in = fmt::format("{}/{} in", count_member(open, "in"), wanted_in(open));
   return whom.empty() ? in : in + "; " + whom;
 }
 
 }  // namespace
 
-std::string format_round(const json::value& round, std::uint64_t rounds_total, const Terminal& terminal) {
+std::string format_round(const json::value& round, std::uint64_t rounds_total, const Terminal& terminal,
+                         std::optional<std::uint64_t> window_goal) {
   const std::string number = std::to_string(count_member(round, "round"));
   const std::string total = std::to_string(rounds_total);
   const std::string counted = fmt::format("{:>{}}{}", number, total.size(), rounds_total > 0 ? "/" + total : "");
-  std::string line = fmt::format("{}  {}/{} sites", terminal.bold("round " + counted),
-                                 array_member(round, "contributors").size(), count_member(round, "participants"));
+  std::string line =
+      terminal.bold((window_goal ? "window " : "round ") + counted) + "  " + counted_words(round, window_goal);
   if (const std::string metrics = metric_words(round, kMetricsInLine, terminal); !metrics.empty())
     line += "  " + metrics;
   line += fmt::format("  up {:>9}  down {:>9}  {:>7}", format_bytes(number_member(round, "bytes_up", 0)),
@@ -65,6 +78,7 @@ std::string format_round(const json::value& round, std::uint64_t rounds_total, c
   if (const std::uint64_t attempt = count_member(round, "attempt"); attempt > 1) {
     line += terminal.yellow(fmt::format("  attempt {}", attempt));
   }
+  if (const std::uint64_t old = count_member(round, "stale"); old > 0) line += fmt::format("  {} old", old);
   if (const std::uint64_t late = count_member(round, "late"); late > 0) {
     line += terminal.yellow(fmt::format("  {} late", late));
   }
@@ -83,6 +97,10 @@ std::string site_names(const json::array& contributors) {
   return names.empty() ? "-" : fmt::format("{}", fmt::join(names, ", "));
 }
 
+void RoundView::of_plan(const json::value& plan) {
+  if (text_member(plan, "mode") == "async") window_goal_ = count_member(plan, "async.goal");
+}
+
 void RoundView::on_event(const json::value& event) {
   const std::string kind = text_member(event, "event");
   if (kind == "committed") {
@@ -94,7 +112,7 @@ void RoundView::on_event(const json::value& event) {
   } else if (kind == "waits") {
     on_waits(event);
   } else if (kind == "opened") {
-    draw_bar(fmt::format("round {}: {} sites are training", count_member(event, "round"),
+    draw_bar(fmt::format("{} {}: {} sites are training", unit(), count_member(event, "round"),
                          count_member(event, "participants")));
   }
 }
@@ -104,13 +122,14 @@ void RoundView::on_committed(const json::value& round) {
   committed_ = std::max(committed_, number);
   late_updates_ += count_member(round, "late");
   last_round_ = round;
+  for (const json::value& one : array_member(round, "contributors")) told_waits_.erase(text_member(one, "name"));
   if (evaluation_ == Evaluation::kSeparate) {
-    print_line(format_round(round, rounds_total_, terminal_));
+    print_line(format_round(round, rounds_total_, terminal_, window_goal_));
   } else {
     held_[number] = round;
     print_held(kAwaitedRounds);
   }
-  draw_bar(fmt::format("round {} committed", number));
+  draw_bar(fmt::format("{} {} committed", unit(), number));
 }
 
 void RoundView::on_evaluated(const json::value& event) {
@@ -127,7 +146,7 @@ void RoundView::on_evaluated(const json::value& event) {
     return;
   }
   const json::value evaluated = json::object{{"evaluation", evaluation}};
-  print_line(fmt::format("round {}  {}", number, metric_words(evaluated, kMetricsOfAnEvaluation, terminal_)));
+  print_line(fmt::format("{} {}  {}", unit(), number, metric_words(evaluated, kMetricsOfAnEvaluation, terminal_)));
 }
 
 void RoundView::on_state(const json::value& event) {
@@ -154,11 +173,34 @@ void RoundView::on_waits(const json::value& event) {
   };
   if (terminal_.is_interactive()) return draw_bar(beside_bar(member(event, "open"), waits));
   // What passes by itself would be a line each time that somebody begins to do something else.
-  const json::array needy = unusual(waits);
-  const std::string line = told_waits_ ? telling(needy) : open + gap + telling(waits);
-  const bool is_new = !told_waits_ || gist(needy) != *told_waits_;
-  told_waits_ = gist(needy);
-  if (is_new && !line.empty()) print_line(line);
+  forget_past(waits);
+  const json::array needy = news(unusual(waits));
+  const std::string line = std::exchange(waits_begun_, true) ? telling(needy) : open + gap + telling(waits);
+  if (!line.empty()) print_line(line);
+}
+
+// A node that is not among them (between two rounds), or fetches the next model, still needs what it needed.
+void RoundView::forget_past(const json::array& waits) {
+  std::map<std::string, const json::value*> now;
+  for (const json::value& wait : waits) now[subject(wait)] = &wait;
+  std::erase_if(told_waits_, [&](const auto& told) {
+    const auto found = now.find(told.first);
+    if (found == now.end()) return told.first.starts_with(' ');
+    const json::value& wait = *found->second;
+    const bool does_other = text_member(wait, "severity") != "warning" && text_member(wait, "doing") != "fetching";
+    return does_other && gist(wait) != told.second;
+  });
+}
+
+// Those that were not told yet, or otherwise; from now on they are.
+json::array RoundView::news(const json::array& needy) {
+  json::array found;
+  for (const json::value& wait : needy) {
+    std::string& told = told_waits_[subject(wait)];
+    if (told != gist(wait)) found.push_back(wait);
+    told = gist(wait);
+  }
+  return found;
 }
 
 void RoundView::finish() {
@@ -169,7 +211,7 @@ void RoundView::finish() {
 
 void RoundView::print_held(std::size_t kept) {
   while (held_.size() > kept) {
-    print_line(format_round(held_.begin()->second, rounds_total_, terminal_));
+    print_line(format_round(held_.begin()->second, rounds_total_, terminal_, window_goal_));
     held_.erase(held_.begin());
   }
 }

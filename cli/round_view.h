@@ -12,7 +12,9 @@
 namespace fluvial::cli {
 
 // One committed round in a line, without its end: participants, what workers report, bytes up and down, seconds.
-std::string format_round(const json::value& round, std::uint64_t rounds_total, const Terminal& terminal);
+// `window_goal`: the plan's, where rounds are windows.
+std::string format_round(const json::value& round, std::uint64_t rounds_total, const Terminal& terminal,
+                         std::optional<std::uint64_t> window_goal = {});
 std::string site_names(const json::array& contributors);  // "site-1 (weight 320), site-2 (...)"
 
 class RoundView {
@@ -23,11 +25,13 @@ class RoundView {
   };
   enum class Waits {
     kNotTold,
-    kTold,  // on a terminal beside the bar; else a line at the beginning, then one when somebody has to do something
+    kTold,  // on a terminal beside the bar; else a line at the beginning, then one when somebody has to do something:
+            // once, until that node has been counted or does something else
   };
   RoundView(Io io, std::uint64_t rounds_total, Evaluation evaluation, Waits waits = Waits::kNotTold)
       : io_(io), terminal_(io.terminal()), rounds_total_(rounds_total), evaluation_(evaluation), waits_(waits) {}
 
+  void of_plan(const json::value& plan);  // before the first event: whether its rounds are windows
   void on_event(const json::value& event);
   void finish();  // prints what is still held and takes the bar away
 
@@ -42,6 +46,9 @@ class RoundView {
   void on_evaluated(const json::value& event);
   void on_state(const json::value& event);
   void on_waits(const json::value& event);
+  void forget_past(const json::array& waits);
+  json::array news(const json::array& needy);
+  const char* unit() const { return window_goal_ ? "window" : "round"; }
   void print_held(std::size_t kept);
   void print_line(const std::string& line);
   void draw_bar(const std::string& what);
@@ -51,8 +58,10 @@ class RoundView {
   std::uint64_t rounds_total_;
   Evaluation evaluation_;
   Waits waits_;
-  std::optional<std::string> told_waits_;
-  std::map<std::uint64_t, json::value> held_;  // committed, not yet printed
+  std::optional<std::uint64_t> window_goal_;  // none: its rounds are no windows
+  bool waits_begun_ = false;
+  std::map<std::string, std::string> told_waits_;  // what each of those who need somebody was told to need
+  std::map<std::uint64_t, json::value> held_;      // committed, not yet printed
   json::value last_round_;
   std::uint64_t committed_ = 0;
   std::uint64_t late_updates_ = 0;

@@ -6,6 +6,7 @@
 namespace fluvial::cli {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -48,6 +49,24 @@ TEST_F(RoundViewTest, ALineHoldsWhatAPersonWants) {
             "   210 ms  1 late  refused site-2: value 7 is NaN\n");
   EXPECT_EQ(view.committed(), 3U);
   EXPECT_EQ(view.late_updates(), 1U);
+}
+
+TEST_F(RoundViewTest, OfAWindowTheLineHasItsGoalAndWhatWasOld) {
+  json::value window = committed(3);
+  window.as_object()["stale"] = 2;
+  RoundView rounds(io_, 20, RoundView::Evaluation::kSeparate);
+  rounds.of_plan(json::object{{"mode", "rounds"}, {"async.goal", 3}});
+  rounds.on_event(window);
+  EXPECT_THAT(printed(), AllOf(HasSubstr("round  3/20  1/4 sites"), HasSubstr("  2 old  1 late"))) << "late = next";
+  RoundView windows(io_, 20, RoundView::Evaluation::kSeparate);
+  windows.of_plan(json::object{{"mode", "async"}, {"async.goal", 3}});
+  windows.on_event(window);
+  EXPECT_THAT(printed(), HasSubstr("window  3/20  1 of goal 3  loss"));
+  RoundView unnamed(io_, 20, RoundView::Evaluation::kSeparate);
+  unnamed.of_plan(json::object{{"mode", "async"}, {"async.goal", 0}});
+  unnamed.on_event(committed(4));
+  EXPECT_THAT(printed(), HasSubstr("window  4/20  1 of goal 2")) << "half of them, where the plan names none";
+  EXPECT_THAT(format_round(committed(5), 20, Terminal::plain()), Not(HasSubstr("old")));
 }
 
 TEST_F(RoundViewTest, AnEvaluationThatNeverComesHoldsNothingUpForLong) {
@@ -115,6 +134,47 @@ TEST_F(RoundViewTest, IntoAPipeItBeginsWithWhatIsWaitedForAndThenSaysWhatNeedsSo
   view.on_event(waiting("silent for 31 s", "warning"));
   EXPECT_EQ(printed(), before + "waiting for hospital-a: silent for 31 s\nwaiting for hospital-a: silent for 31 s\n")
       << "it was gone meanwhile";
+}
+
+TEST_F(RoundViewTest, WhatANodeNeedsIsToldOnceHoweverManyRoundsGoBy) {
+  RoundView view(io_, 20, RoundView::Evaluation::kSeparate, RoundView::Waits::kTold);
+  view.on_event(waiting("training since 03:12 UTC", "info"));
+  const auto told = [&] {
+    const std::string text = printed();
+    std::size_t count = 0;
+    for (std::size_t at = 0; (at = text.find("no worker attached", at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
+  json::value between = waiting("", "info");
+  between.as_object()["open"] = nullptr;
+  between.as_object()["waits"] = json::array{json::object{
+      {"node", "coordinator"}, {"what", "its disk"}, {"reason", "writing round 17"}, {"severity", "info"}}};
+  json::value fetches = waiting("fetching the model since 03:12 UTC", "info");
+  fetches.as_object()["waits"].as_array()[0].as_object()["doing"] = "fetching";
+  for (std::uint64_t round = 1; round <= 5; ++round) {
+    view.on_event(fetches);
+    view.on_event(waiting("no worker attached", "warning"));
+    view.on_event(between);
+    view.on_event(committed(round));
+  }
+  EXPECT_EQ(told(), 1U);
+  view.on_event(waiting("not connected since 03:12 UTC", "warning"));
+  EXPECT_THAT(printed(), HasSubstr("waiting for hospital-a: not connected since 03:12 UTC\n")) << "it has changed";
+  json::value counted = committed(6);
+  counted.as_object()["contributors"].as_array()[0].as_object()["name"] = "hospital-a";
+  view.on_event(waiting("no worker attached", "warning"));
+  view.on_event(counted);
+  view.on_event(waiting("no worker attached", "warning"));
+  EXPECT_EQ(told(), 3U) << "it had one meanwhile";
+}
+
+TEST_F(RoundViewTest, AnOpenWindowIsToldWithItsGoal) {
+  RoundView view(io_, 20, RoundView::Evaluation::kSeparate, RoundView::Waits::kTold);
+  json::value window = waiting("no worker attached", "warning");
+  window.at("open").as_object()["mode"] = "async";
+  window.at("open").as_object()["goal"] = 1;
+  view.on_event(window);
+  EXPECT_EQ(printed(), "window 17 open: 1 of 1 in; waiting for hospital-a: no worker attached\n");
 }
 
 TEST_F(RoundViewTest, WaitsAreToldOnlyWhereTheyAreWanted) {

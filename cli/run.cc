@@ -119,12 +119,19 @@ int list(const Io& io, const AdminOptions& options) {
     io.print(pretty(*runs));
     return kDone;
   }
-  Table table(
-      {{"RUN", Align::kRight}, {"NAME"}, {"STATUS"}, {"ROUNDS", Align::kRight}, {"CODEC"}, {"CREATED"}, {"REASON"}});
+  Table table({{"RUN", Align::kRight},
+               {"NAME"},
+               {"STATUS"},
+               {"ROUNDS", Align::kRight},
+               {"MODE"},
+               {"CODEC"},
+               {"CREATED"},
+               {"REASON"}});
   for (const json::value& run : array_member(*runs, "runs")) {
     table.add({std::to_string(count_member(run, "id")), text_member(run, "name"), text_member(run, "status"),
                fmt::format("{}/{}", count_member(run, "committed"), count_member(run, "rounds")),
-               text_member(run, "codec"), format_time(text_member(run, "created_at")), text_member(run, "reason")});
+               text_member(run, "mode", "-"), text_member(run, "codec"), format_time(text_member(run, "created_at")),
+               text_member(run, "reason")});
   }
   io.print(table.empty() ? "no runs yet; fluvial run start begins one\n" : table.render(io.terminal()));
   return kDone;

@@ -57,7 +57,9 @@ class RunWatch {
         watched_(watched),
         options_(options),
         next_(watched.from),
-        view_(io, count_member(run, "rounds"), RoundView::Evaluation::kSeparate, RoundView::Waits::kTold) {}
+        view_(io, count_member(run, "rounds"), RoundView::Evaluation::kSeparate, RoundView::Waits::kTold) {
+    view_.of_plan(member(run, "plan"));
+  }
 
   std::string target() const { return fmt::format("/v1/rounds/watch?run={}&from={}", watched_.run, next_); }
   const std::string& status() const { return status_; }

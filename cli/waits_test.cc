@@ -20,7 +20,7 @@ json::array waits() {
      "do": "start the training script there"},
     {"node": "hospital-b", "what": "its update of round 17", "reason": "training since 03:12 UTC", "severity": "info",
      "do": ""},
-    {"node": "", "what": "sites", "reason": "waiting for sites: 1 connected", "severity": "warning", "do": "x"}])",
+    {"node": "", "what": "sites", "reason": "1 connected, round 17 needs 2", "severity": "warning", "do": "x"}])",
                     "test")
       ->as_array();
 }
@@ -42,8 +42,8 @@ json::value status() {
 
 TEST(Waits, AreNamedWithTheirReasonsAndTheRestIsCounted) {
   EXPECT_EQ(waits_words(waits(), 3),
-            "hospital-a: no worker attached; hospital-b: training since 03:12 UTC; sites: waiting for sites: 1 "
-            "connected");
+            "hospital-a: no worker attached; hospital-b: training since 03:12 UTC; sites: 1 connected, round 17 needs "
+            "2");
   EXPECT_EQ(waits_words(waits(), 1), "hospital-a: no worker attached; and 2 more");
   EXPECT_EQ(waits_words({}, 3), "");
   EXPECT_EQ(unusual(waits()).size(), 2U);
@@ -53,6 +53,15 @@ TEST(Waits, AnOpenRoundIsOneLine) {
   EXPECT_EQ(open_words(member(status().at("runs").as_array()[0], "open")),
             "round 17 open for 12 s (attempt 2): 2 of 4 in, quorum 3");
   EXPECT_EQ(open_words(json::value()), "");
+}
+
+TEST(Waits, AnOpenWindowIsOneLineWithItsGoal) {
+  json::value open = member(status().at("runs").as_array()[0], "open");
+  open.as_object()["mode"] = "rounds";
+  EXPECT_EQ(open_words(open), "round 17 open for 12 s (attempt 2): 2 of 4 in, quorum 3");
+  open.as_object()["mode"] = "async";
+  open.as_object()["goal"] = 3;
+  EXPECT_EQ(open_words(open), "window 17 open for 12 s (attempt 2): 2 of 3 in");
 }
 
 TEST(Waits, OfARoundWithSeveralPassesTheLineSaysWhichIsOpen) {

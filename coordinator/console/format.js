@@ -23,6 +23,13 @@ export function seconds(value) {
   return `${Math.round(value / 86_400)}${NB}days`;
 }
 
+// A time on an axis up to `most`, with the digits that tell its quarters apart.
+export function axisTime(value, most) {
+  const [unit, size] = most < 1 ? ['ms', 0.001] : most < 99.5 ? ['s', 1] : most < 5970 ? ['min', 60] : ['h', 3600];
+  const step = most / 4 / size;
+  return `${Number((value / size).toFixed(step >= 10 ? 0 : step >= 1 ? 1 : 2))}${NB}${unit}`;
+}
+
 // A metric: four digits that matter.
 export function metric(value) {
   if (!Number.isFinite(value)) return '–';

@@ -69,17 +69,18 @@ export function roundPanel(state) {
   const run = state.status?.run;
   const open = run?.open;
   if (!open) return [h('p.empty', null, noRoundWords(run)), waits(state)];
+  const isWindow = open.mode === 'async'; // it commits at its goal, whoever the contributions are from
   const elapsed = Number.isFinite(open.open_s) ? `, open for ${seconds(open.open_s)}` : '';
   const parts = [
     h(
       'p.headline',
       null,
-      h('strong', null, `Round ${open.round}`),
+      h('strong', null, `${isWindow ? 'Window' : 'Round'} ${open.round}`),
       open.attempt > 1 ? ` · attempt ${open.attempt}` : '',
       open.pass ? ` · pass ${open.pass.index + 1} of ${open.pass.count}` : '',
       elapsed,
     ),
-    tier('All sites', open.in, open.participants),
+    isWindow ? tier('Contributions', open.in, open.goal ?? open.participants) : tier('All sites', open.in, open.participants),
     ...tiers(state),
     Number.isFinite(open.hard_left_s) && h(
       'p.muted',
@@ -103,7 +104,7 @@ function tier(name, inside, all) {
     { 'data-key': name },
     h('span', null, name),
     h('span.number', null, `${inside} of ${all}`),
-    bar(all ? inside / all : 0, `${name}: ${inside} of ${all} in`, inside === all ? 'good' : ''),
+    bar(all ? inside / all : 0, `${name}: ${inside} of ${all} in`, inside >= all ? 'good' : ''),
   );
 }
 
@@ -127,7 +128,8 @@ function tiers(state) {
 
 function waits(state) {
   const list = state.status?.waits ?? [];
-  const awaited = state.status?.run?.open?.awaited ?? [];
+  const open = state.status?.run?.open;
+  const awaited = open?.mode === 'async' ? [] : (open?.awaited ?? []);
   const items = list.length > 0 ? list : awaited.map((node) => ({ node, what: 'its update' }));
   if (items.length === 0) return null;
   return [

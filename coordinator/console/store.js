@@ -13,6 +13,7 @@ export function emptyState() {
     runs: [], // oldest first
     rounds: new Map(), // by run: Map(round -> what was committed)
     openRound: null, // with the sites' states, where the coordinator tells them
+    windowGoal: null, // of the last window that the status told, where the run has windows
     selectedRun: null, // null: the active one
     timeline: null,
     timelineRound: null, // null: the last that is there
@@ -25,12 +26,14 @@ export function apply(state, name, data) {
   switch (name) {
     case 'reset':
       state.status = data.status;
+      noteGoal(state);
       state.nodes = new Map((data.nodes ?? []).map((node) => [node.id, node]));
       for (const node of state.nodes.values()) noteEdge(state, node);
       for (const event of data.recent ?? []) applyHistory(state, event.event, event);
       return;
     case 'status':
       state.status = data;
+      noteGoal(state);
       if (!data.run?.open) state.openRound = null;
       return;
     case 'node':
@@ -42,11 +45,18 @@ export function apply(state, name, data) {
   }
 }
 
+function noteGoal(state) {
+  state.windowGoal = state.status?.run?.open?.goal ?? state.windowGoal;
+}
+
 // What the next status will say: it comes up to a second after what happened.
 function anticipate(state, name, event) {
   const run = state.status?.run;
   if (!run || run.id !== event.run) return;
-  if (name === 'opened') run.open = { round: event.round, attempt: event.attempt, participants: event.participants, in: 0, awaited: [] };
+  if (name === 'opened') {
+    const goal = run.mode === 'async' ? state.windowGoal : null;
+    run.open = { round: event.round, attempt: event.attempt, participants: event.participants, in: 0, awaited: [], mode: run.mode, goal };
+  }
   if (name === 'opened' || name === 'committed') {
     state.openRound = null;
     state.status.waits = [];

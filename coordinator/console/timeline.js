@@ -1,6 +1,6 @@
 // One round, as the nodes spent it: a lane a node, a bar a span, what decided the round's length marked and in words.
 import { h, svg } from './dom.js';
-import { percent, seconds } from './format.js';
+import { axisTime, percent, seconds } from './format.js';
 import { roundsOf, shownRun, treeOf } from './store.js';
 
 const LANE = 18;
@@ -49,7 +49,7 @@ function drawing(state, told, width) {
   const room = Math.max(120, width - label - 8);
   return [
     told.words && h('p.headline', null, told.words),
-    path(told.critical ?? [], total),
+    path(told.critical ?? [], told.seconds > 0 ? told.seconds : total), // spans may end behind the commit
     h(
       'div.lanes',
       null,
@@ -61,7 +61,7 @@ function drawing(state, told, width) {
           lane(spans, total, room, told.critical ?? []),
         ),
       ),
-      h('div.lane.axis', null, h('span'), h('div', null, [0, 0.25, 0.5, 0.75, 1].map((part) => h('span', null, seconds(part * total))))),
+      h('div.lane.axis', null, h('span'), h('div', null, [0, 0.25, 0.5, 0.75, 1].map((part) => h('span', null, axisTime(part * total, total))))),
     ),
     lanes.length > NODES_MAX && h('p.muted', null, `and ${lanes.length - NODES_MAX} more nodes: fluvial rounds trace ${told.round}`),
     legend(told.spans),

@@ -136,7 +136,8 @@ function stateOf(state, node, late) {
     return { kind: 'warn', text: inRound.state, note: inRound.reason || note.text };
   }
   if (inRound?.state === 'in') return { kind: 'good', text: 'in the sum', note: note.is_amiss ? note.text : '' };
-  const text = [doing || (inRound ? 'awaited' : 'connected'), progress?.words].filter(Boolean).join(', ');
+  const isAwaited = inRound && state.status?.run?.open?.mode !== 'async'; // a window waits for nobody
+  const text = [doing || (isAwaited ? 'awaited' : 'connected'), progress?.words].filter(Boolean).join(', ');
   const kind = note.is_amiss || node.workers === 0 ? 'warn' : doing && doing !== 'waiting' ? 'busy' : 'plain';
   return { kind, text, note: note.text, progress };
 }
@@ -144,7 +145,7 @@ function stateOf(state, node, late) {
 function coordinatorWords(state) {
   const run = state.status?.run;
   if (!run) return 'no run';
-  return run.open ? `round ${run.open.round} is open` : run.status;
+  return run.open ? `${run.open.mode === 'async' ? 'window' : 'round'} ${run.open.round} is open` : run.status;
 }
 
 function awayNote(state, node) {

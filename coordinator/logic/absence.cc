@@ -37,7 +37,8 @@ std::string progress_of(const Activity& activity) {
 std::string words_of(const Activity& activity, WallTime now) {
   const std::string since = " since " + clock_time(activity.since, now);
   switch (activity.doing) {
-    case Doing::kFetching: return "fetching the model:" + (activity.total_bytes == 0 ? since : progress_of(activity));
+    case Doing::kFetching:
+      return "fetching the model" + (activity.total_bytes == 0 ? since : ":" + progress_of(activity));
     case Doing::kTraining: return "training" + since + (activity.note.empty() ? "" : ", " + activity.note);
     case Doing::kEncoding: return "encoding its update" + since;
     case Doing::kFolding: return "keeping a late update for the next round" + since;

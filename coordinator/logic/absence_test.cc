@@ -35,7 +35,7 @@ TEST(Absence, ASiteWithoutAWorkerIsSaidToHaveNone) {
     EXPECT_EQ(absence.state, AbsenceState::kAwaited);
     EXPECT_FALSE(absence.is_usual());
   }
-  EXPECT_EQ(why(reports(Doing::kFetching, 0), kNight).reason, "fetching the model: since 03:02 UTC")
+  EXPECT_EQ(why(reports(Doing::kFetching, 0), kNight).reason, "fetching the model since 03:02 UTC")
       << "first the model, then a worker";
 }
 

@@ -182,13 +182,19 @@ std::string words_of(const RoundTrace& trace, const std::vector<CriticalStep>& p
   std::string text = "round " + std::to_string(trace.round.value()) + " took " + time_text(whole);
   Duration rest{};
   std::size_t rest_count = 0;
-  std::optional<NodeId> last;
+  std::vector<CriticalStep> told;
   for (const CriticalStep& step : path) {
     if (step.time < whole / 100) {
       rest += step.time;
       ++rest_count;
-      continue;
+    } else if (!told.empty() && told.back().name == step.name && told.back().node == step.node) {
+      told.back().time += step.time;  // nothing that is told lies between
+    } else {
+      told.push_back(step);
     }
+  }
+  std::optional<NodeId> last;
+  for (const CriticalStep& step : told) {
     text += last ? ", " : ": ";
     text += time_text(step.time) + " " + phrase_of(step, last == step.node, name_of(step.node));
     last = step.node;

@@ -117,6 +117,17 @@ TEST(CriticalPath, InWords) {
       "steps");
 }
 
+TEST(CriticalPath, WhatANodeGoesOnWithIsSaidOnce) {
+  RoundTrace trace{kRun, kRound, AttemptId(1), at(0), {}, at(1), {}};
+  const std::vector<CriticalStep> path = {{"train", kA, s(0.8)},      {"finalise", kRoot, s(0.1)},
+                                          {"fsync", kRoot, s(0.03)},  {"finalise", kRoot, s(0.005)},
+                                          {"fsync", kRoot, s(0.045)}, {"publish", kRoot, s(0.02)}};
+  EXPECT_EQ(
+      words_of(trace, path, name),
+      "round 17 took 1.0 s: 800 ms training at hospital-a, 100 ms finalising at coordinator, 75 ms its syncing of "
+      "the disk, 20 ms its publishing, 5 ms in 1 short step");
+}
+
 // The additions stand in a queue: what ended last before one is not what it waited for if it is another's arrival.
 TEST(CriticalPath, AnAdditionWaitsForItsOwnArrivalAndForAdditionsBefore) {
   RoundTrace trace = round_of_two();

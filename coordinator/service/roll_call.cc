@@ -7,7 +7,7 @@ namespace fluvial::coordinator {
 
 struct RollCall::Places {
   explicit Places(const RunMachine& machine, TimePoint now)
-      : overdue(machine.is_open() && now >= machine.soft_deadline()) {
+      : overdue(machine.is_open() && now >= machine.soft_deadline() && !round::is_async(machine.plan())) {
     const round::Gather& gather = machine.gather();
     for (const SiteId site : gather.counted()) in.insert(site);
     for (const SiteId site : gather.awaited()) awaited.insert(site);

@@ -300,7 +300,7 @@ def nothing_moves_for_who_does_not_want_it(browser):
 def figures_are_rounded_as_people_do(browser):
     with Shown(browser, scenes.scene()) as (_, page):
         said = page.value("""(async () => {
-            const { bytes, seconds, metric, percent } = await import('/console/format.js');
+            const { axisTime, bytes, seconds, metric, percent } = await import('/console/format.js');
             const { ticksOf } = await import('/console/plots.js');
             const { rowsOf } = await import('/console/timeline.js');
             const { parser } = await import('/console/stream.js');
@@ -309,6 +309,7 @@ def figures_are_rounded_as_people_do(browser):
             for (const piece of ['id: 1-1\\nev', 'ent: a\\ndata: {"x"', ':1}\\n\\n: heartbeat\\n\\nretry: 5\\n\\ndata: y\\n', 'data: z\\n\\n']) take(piece);
             return {bytes: [0, 999, 1000, 999_499, 999_500, 1_234_567, 5e9, NaN].map(bytes), seconds: [0, 0.0004, 0.0995, 9.94, 9.96, 100, 7200, 200000].map(seconds),
                 metric: [0, 1, 0.91710, 1234.5678, 12000000, 0.00001, -2.5].map(metric), percent: percent(0.615),
+                axis: [0.21, 0.4, 4.42, 98].map((most) => [0.25, 0.5, 0.75, 1].map((part) => axisTime(part * most, most))),
                 ticks: [ticksOf(0, 1), ticksOf(3, 3), ticksOf(0.31, 2.4), ticksOf(-1, 1)],
                 lanes: rowsOf([{start_s: 1, end_s: 2}, {start_s: 0, end_s: 1}, {start_s: 0.5, end_s: 3}]).map(({row}) => row), events};
         })()""")
@@ -317,11 +318,37 @@ def figures_are_rounded_as_people_do(browser):
         assert plain["seconds"] == ["0 ms", "0 ms", "0.1 s", "9.9 s", "10 s", "2 min", "2 h", "2 days"], plain["seconds"]
         assert plain["metric"] == ["0", "1", "0.9171", "1234.57", "1.20e+7", "1.00e-5", "-2.5"], plain["metric"]
         assert plain["percent"] == "62 %"
+        assert plain["axis"] == [["53 ms", "105 ms", "158 ms", "210 ms"], ["100 ms", "200 ms", "300 ms", "400 ms"],
+                                 ["1.1 s", "2.2 s", "3.3 s", "4.4 s"], ["25 s", "49 s", "74 s", "98 s"]], plain["axis"]
         assert plain["ticks"][0] == [0, 0.5, 1] and plain["ticks"][2] == [0, 1, 2, 3], plain["ticks"]
         for ticks in plain["ticks"]:
             assert 2 <= len(ticks) <= 6 and ticks == sorted(set(ticks)), ticks
         assert plain["lanes"] == [0, 1, 0]
         assert plain["events"] == [{"id": "1-1", "event": "a", "data": '{"x":1}'}, {"data": "y\nz"}], plain["events"]
+
+
+def a_window_has_a_goal_and_waits_for_nobody(browser):
+    scene = scenes.scene()
+    status = scene["/v1/status"]
+    status["run"]["mode"] = "async"
+    status["run"]["open"].update(mode="async", goal=3)
+    status["waits"] = []
+    with Shown(browser, scene) as (coordinator, page):
+        page.wait_text("Window 18", "#round")
+        text = page.text("#round").replace("\u00a0", " ")
+        assert "2 of 3" in text and "All sites" not in text and "Waits for" not in text, text
+        coordinator.send("opened", {"event": "opened", "run": 3, "round": 19, "attempt": 1, "participants": 6, "at": scenes.ago(0)})
+        page.wait_text("Window 19", "#round")
+        assert "0 of 3" in page.text("#round"), "before the next status has come"
+
+
+def parts_of_a_round_are_of_its_length(browser):
+    scene = scenes.scene()
+    spans = scene["/v1/rounds/17/timeline"]["spans"]
+    spans.append({**spans[0], "name": "train", "start_s": 4.0, "end_s": 44.2})  # goes on behind the commit
+    with Shown(browser, scene) as (_, page):
+        page.wait_text("round 17 took", "#spans")
+        assert "70\u00a0%" in page.text("#spans"), page.text("#spans")
 
 
 def the_stand_in_has_the_coordinators_policy(_):
@@ -350,4 +377,4 @@ CHECKS = [shows_everything, follows_events, asks_before_it_changes_a_run, a_read
           focus_stays_where_it_was, every_control_has_a_name, fits_every_screen,
           fits_before_it_is_drawn_anew, colours_are_apart,
           nothing_moves_for_who_does_not_want_it, figures_are_rounded_as_people_do, the_stand_in_has_the_coordinators_policy,
-          a_rounds_timeline_is_chosen]
+          a_rounds_timeline_is_chosen, a_window_has_a_goal_and_waits_for_nobody, parts_of_a_round_are_of_its_length]

@@ -18,6 +18,13 @@ namespace json = boost::json;
 constexpr std::uint64_t kRoundsMax = 10'000;
 constexpr std::uint64_t kVerifiedMax = 50;  // a request: of each contributor a signature is checked
 
+// Who takes part in the active run, and was never in one of its commits yet.
+void add_uncounted(const Context& admin, RunId run, std::map<SiteId, store::SiteShare>& shares) {
+  const ActiveRun* active = admin.root.runs().active();
+  if (active == nullptr || active->machine.run() != run || !round::late_is_next(active->machine.plan())) return;
+  for (const round::Participant& one : active->machine.attempt().participants) shares.try_emplace(one.site);
+}
+
 net::Awaitable<Reply> list(Context* admin, Call call) {
   const Result<RunId> run = co_await admin->run_or_latest(call.text("run"));
   if (!run.ok()) co_return run.error();
@@ -33,6 +40,7 @@ net::Awaitable<Reply> list(Context* admin, Call call) {
     return admin->journal.pruned(*run);
   });
   if (!pruned.ok()) co_return pruned.error();
+  add_uncounted(*admin, *run, shares);
   const auto name_of = [admin](NodeId node) { return admin->name_of(node); };
   std::string text = "{\"pruned\":" + std::to_string(pruned->value()) + ",\"shares\":" + shares_json(shares, name_of) +
                      ",\"rounds\":[";
@@ -76,6 +84,7 @@ net::Awaitable<Reply> show_open(Context* admin, Call call) {
                     {"hard_left_s", seconds_until(machine.hard_deadline(), now)},
                     {"tiers", tiers_json(*admin)},
                     {"sites", std::move(sites)}};
+  add_mode(machine, open);
   add_pass(machine, open);
   co_return json::serialize(open);
 }

@@ -30,6 +30,7 @@ json::object run_object(const store::RunRow& row, RoundId committed) {
                    {"rounds", row.plan.rounds},
                    {"committed", committed.value()},
                    {"codec", row.plan.codec},
+                   {"mode", row.plan.mode},
                    {"continues", row.continues.value()},
                    {"keeps_optimizer", row.keeps_optimizer},
                    {"created_at", utc(row.created_at)}};

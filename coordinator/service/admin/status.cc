@@ -44,6 +44,7 @@ json::object run_now(const Context& admin, const RunMachine& machine) {
                    {"round", machine.last_committed().value()},
                    {"rounds", machine.plan().rounds},
                    {"codec", machine.plan().codec},
+                   {"mode", machine.plan().mode},
                    {"down", machine.plan().down},
                    {"model_sha256", to_hex(machine.model().digest)},
                    {"waiting", waiting ? machine.reason() : ""},

@@ -6,6 +6,7 @@
 
 #include "coordinator/logic/tiers.h"
 #include "coordinator/service/json.h"
+#include "core/round/window_goal.h"
 
 namespace fluvial::coordinator::admin {
 namespace {
@@ -20,16 +21,21 @@ Absence reason(std::string words, std::string advice = "") {
 }
 
 std::string update_of(const RunMachine& machine) {
+  if (round::is_async(machine.plan())) return "an update of it";
   return "its update of round " + std::to_string(machine.attempt().round.value());
 }
 
+// Of a window those alone who need somebody: it commits at its goal, whoever the contributions are from.
 void wait_for_round(const Context& admin, const RunMachine& machine, std::vector<Wait>& waits) {
+  bool may_any_come = false;
   for (RollCall::Entry& entry : admin.root.runs().roll_call().of(machine)) {
     const AbsenceState state = entry.absence.state;
     if (state != AbsenceState::kAwaited && state != AbsenceState::kAway) continue;
+    may_any_come = true;
+    if (round::is_async(machine.plan()) && entry.absence.is_usual()) continue;
     waits.push_back({admin.name_of(entry.site), update_of(machine), std::move(entry.absence)});
   }
-  if (!waits.empty()) return;
+  if (may_any_come) return;
   const std::size_t in = machine.gather().counted().size();
   if (in >= machine.plan().quorum) return;
   waits.push_back({"", "the deadline of the attempt",
@@ -40,7 +46,10 @@ void wait_for_round(const Context& admin, const RunMachine& machine, std::vector
 
 void wait_for_sites(const Context& admin, const RunMachine& machine, std::vector<Wait>& waits) {
   const std::string wanted = "`fluvial nodes list` shows who there is; the plan's participants say how many it needs";
-  waits.push_back({"", "sites", reason(machine.reason(), wanted)});
+  static constexpr std::string_view kSaid = "waiting for sites: ";  // by `what`
+  std::string missing = machine.reason();
+  if (missing.starts_with(kSaid)) missing.erase(0, kSaid.size());
+  waits.push_back({"", "sites", reason(std::move(missing), wanted)});
   const Federation& book = admin.book();
   for (const auto& [id, node] : book.nodes()) {
     if (node.role != Role::kSite || node.revoked_at || node.removed_at) continue;
@@ -166,6 +175,13 @@ void add_pass(const RunMachine& machine, json::object& open) {
   if (pass && pass->count > 1) open["pass"] = {{"index", pass->index}, {"count", pass->count}};
 }
 
+void add_mode(const RunMachine& machine, json::object& open) {
+  const round::Plan& plan = machine.plan();
+  open["mode"] = plan.mode;
+  if (!round::is_async(plan)) return;
+  open["goal"] = round::window_goal_told(plan.async_goal, machine.attempt().participants.size());
+}
+
 json::value open_json(const Context& admin, const RunMachine& machine) {
   if (!machine.is_open()) return nullptr;
   const TimePoint now = admin.runtime.clock.now();
@@ -181,6 +197,7 @@ json::value open_json(const Context& admin, const RunMachine& machine) {
                     {"soft_left_s", seconds_until(machine.soft_deadline(), now)},
                     {"hard_left_s", seconds_until(machine.hard_deadline(), now)},
                     {"tiers", tiers_json(admin)}};
+  add_mode(machine, open);
   add_pass(machine, open);
   return open;
 }
@@ -197,6 +214,7 @@ std::string waits_line(const Context& admin, const RunMachine& machine) {
                       {"participants", machine.attempt().participants.size()},
                       {"quorum", machine.plan().quorum},
                       {"in", machine.gather().counted().size()}};
+    add_mode(machine, open);
     add_pass(machine, open);
     line["open"] = std::move(open);
   }

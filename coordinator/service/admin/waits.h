@@ -26,6 +26,8 @@ boost::json::array waits_json(const Context& admin);
 // Where the transfers of the moment stand, by tier of the tree.
 boost::json::array tiers_json(const Context& admin);
 boost::json::value open_json(const Context& admin, const RunMachine& machine);  // the open round; null: none is
+// The plan's mode, and of windows the goal, into what is said of the open round.
+void add_mode(const RunMachine& machine, boost::json::object& open);
 // Which pass of how many is open, into what is said of the open round; nothing where a round has one.
 void add_pass(const RunMachine& machine, boost::json::object& open);
 // The event of the watchers: where the active run stands, and what it waits for.

@@ -110,7 +110,8 @@ TEST_F(WaitsTest, ARunThatCannotOpenARoundNamesThoseWhoAreAway) {
   const json::object status = get("/v1/status");
   const json::array& waits = status.at("waits").as_array();
   ASSERT_EQ(waits.size(), 2U) << json::serialize(waits);
-  EXPECT_THAT(text(waits[0].at("reason")), HasSubstr("waiting for sites: 1 connected"));
+  EXPECT_THAT(text(waits[0].at("reason")), StartsWith("1 connected, round 1 needs 2"))
+      << "what is missing is said by `what`";
   EXPECT_EQ(waits[1].at("node"), "hospital-b");
   EXPECT_THAT(text(waits[1].at("reason")), StartsWith("not connected since the coordinator started"));
   EXPECT_EQ(waits[1].at("severity"), "warning");
@@ -146,6 +147,56 @@ TEST_F(WaitsTest, AnOpenRoundSaysOfEachSiteWhereItIs) {
   EXPECT_EQ(of(status.at("waits"), "node", "hospital-b").at("severity"), "warning");
   EXPECT_EQ(of(status.at("waits"), "node", "hospital-a").at("what"), "its update of round 1");
   EXPECT_THAT(text(status.at("problems").as_array()[0].at("what")), HasSubstr("cannot have its quorum"));
+}
+
+TEST_F(WaitsTest, AnOpenWindowHasAGoalAndWaitsForThoseAloneWhoNeedSomebody) {
+  const NodeId a = enrol("hospital-a");
+  const NodeId b = enrol("hospital-b");
+  enrol("hospital-c");
+  begin();
+  join(a);
+  join(b);
+  start([](round::Plan& plan) {
+    round::set_mode("async", &plan);
+    plan.async_goal = 1;
+    plan.quorum = 1;
+    plan.soft_deadline = std::chrono::milliseconds(1);
+  });
+  wait_for("\"opened\"");
+  json::object status = get("/v1/status");
+  const json::object& run = status.at("run").as_object();
+  EXPECT_EQ(run.at("mode"), "async");
+  EXPECT_EQ(run.at("open").at("mode"), "async");
+  EXPECT_EQ(run.at("open").at("goal"), 1);
+  EXPECT_TRUE(status.at("waits").as_array().empty()) << json::serialize(status.at("waits"));
+  EXPECT_EQ(get("/v1/rounds/open").at("goal"), 1);
+  EXPECT_EQ(get("/v1/runs").at("runs").as_array()[0].at("mode"), "async");
+  test_.on_strand([&] {
+    const json::object line = json::parse(waits_line(*context_, root_->runs().active()->machine)).as_object();
+    EXPECT_EQ(line.at("open").at("goal"), 1);
+    root_->child_left(b);
+  });
+  const json::object away = of(get("/v1/status").at("waits"), "node", "hospital-b");
+  EXPECT_EQ(away.at("severity"), "warning");
+  EXPECT_EQ(away.at("what"), "an update of it");
+  const json::array shares = get("/v1/rounds").at("shares").as_array();
+  ASSERT_EQ(shares.size(), 2U) << "who takes part and never counted is told, too";
+  EXPECT_EQ(shares[1].at("name"), "hospital-b");
+  EXPECT_EQ(shares[1].at("rounds"), 0);
+}
+
+TEST_F(WaitsTest, ARoundThatIsNoWindowHasNoGoal) {
+  const NodeId a = enrol("hospital-a");
+  const NodeId b = enrol("hospital-b");
+  begin();
+  join(a);
+  join(b);
+  start();
+  wait_for("\"opened\"");
+  const json::object open = get("/v1/status").at("run").at("open").as_object();
+  EXPECT_EQ(open.at("mode"), "rounds");
+  EXPECT_FALSE(open.contains("goal"));
+  EXPECT_TRUE(get("/v1/rounds").at("shares").as_array().empty());
 }
 
 TEST_F(WaitsTest, ARefusedAndADecliningSiteAreToldApart) {
