@@ -100,12 +100,25 @@ Error AdminClient::unreachable(const Error& cause) const {
                       place_->text, cause.message)};
 }
 
+std::string AdminOptions::place(const config::Environment& environment) const {
+  const auto is_typed = [&](const std::string& value, const std::string& usual, const char* variable) {
+    return value != usual && environment(variable) != value;
+  };
+  const std::string in_folder = data_dir + "/admin.sock";
+  if (is_typed(admin, "", "FLUVIAL_ADMIN")) return admin;
+  if (is_typed(admin_socket, "", "FLUVIAL_ADMIN_SOCKET")) return admin_socket;
+  if (is_typed(data_dir, AdminOptions().data_dir, "FLUVIAL_DATA_DIR")) return in_folder;
+  if (!admin.empty()) return admin;
+  return admin_socket.empty() ? in_folder : admin_socket;
+}
+
 AdminClient AdminOptions::client() const {
-  if (admin.empty()) return AdminClient(admin_socket.empty() ? data_dir + "/admin.sock" : admin_socket);
-  if (!is_network_place(admin)) return AdminClient(admin);
-  const Result<std::string> folder = find_identity(identity, config::process_environment());
+  const config::Environment environment = config::process_environment();
+  const std::string where = place(environment);
+  if (!is_network_place(where)) return AdminClient(where);
+  const Result<std::string> folder = find_identity(identity, environment);
   if (!folder.ok()) return AdminClient(Result<AdminPlace>(folder.error()));
-  return AdminClient(operator_place(admin, *folder, SystemClock().wall_now()));
+  return AdminClient(operator_place(where, *folder, SystemClock().wall_now()));
 }
 
 void add_admin_options(CLI::App& app, AdminOptions& options) {

@@ -50,6 +50,9 @@ struct AdminOptions {
   std::string data_dir = "/var/lib/fluvial";
   bool json = false;
 
+  // Of what was typed the first in this order, else of what the environment says: a variable that was set for another
+  // coordinator never stands above a typed folder.
+  std::string place(const config::Environment& environment) const;
   AdminClient client() const;
 };
 void add_admin_options(CLI::App& app, AdminOptions& options);

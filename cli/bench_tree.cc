@@ -293,11 +293,26 @@ void print_headline(const Io& io, const Result<bound::Headline>& headline) {
       format_seconds(headline->processor_s), headline->machine.cores, headline->ratio));
 }
 
+// What the plan would be refused for, in words of the flags that make it.
+Status check_mode(const Options& options) {
+  const Status fits = aggregate::check_codec_fits(plan_of(options));
+  Options rounds = options;
+  rounds.async_goal = 0;
+  rounds.late_is_next = false;
+  if (fits.ok() || !aggregate::check_codec_fits(plan_of(rounds)).ok()) return fits;
+  const char* flag = options.async_goal > 0 ? "--async-goal" : "--late-is-next";
+  return Error{Code::kInvalidArgument,
+               fmt::format("{} does not go with --codec {}, whose updates fit the round that they are made for alone; "
+                           "leave {} out, or take another codec",
+                           flag, options.codec, flag)};
+}
+
 int run(const Io& io, const Options& options) {
   const auto spec = kernels::parse_codec(options.codec);
   if (!spec.ok()) return fail(io, "bench tree: --codec", spec.error(), kUsage);
   const auto down = aggregate::parse_down(options.down);
   if (!down.ok()) return fail(io, "bench tree: --down", down.error(), kUsage);
+  if (const Status mode = check_mode(options); !mode.ok()) return fail(io, "bench tree", mode.error(), kUsage);
   auto folder = WorkFolder::open(options.work_dir, false, "bench");
   if (!folder.ok()) return fail(io, "bench tree", folder.error(), kUsage);
   auto supervisor = Supervisor::create(std::chrono::seconds(15));

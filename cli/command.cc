@@ -86,6 +86,16 @@ std::string unexpected_message(const CLI::App& app, const std::vector<std::strin
   return fmt::format("unknown option {}{}", name, did_you_mean(name, known));
 }
 
+// CLI11 counts what an option requires and received.
+std::string repeated_message(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options([](const CLI::Option*) { return true; })) {
+    const bool takes_one = option->get_items_expected_max() == 1;
+    if (!takes_one || option->count() < 2) continue;
+    return fmt::format("{} is there {} times; give it once", option->get_name(), option->count());
+  }
+  return "";
+}
+
 std::string one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text.substr(0, text.find_last_not_of(' ') + 1);
@@ -192,8 +202,9 @@ int run_command_line(const std::vector<std::string>& arguments, const Io& io, co
                         unexpected_message(**command, app.remaining(true)), command_path(**command)));
     return kUsage;
   } catch (const CLI::ParseError& error) {
-    io.note(fmt::format("{}: {}; see {} --help\n", command_path(**command), one_line(error.what()),
-                        command_path(**command)));
+    const std::string repeated = repeated_message(**command);
+    io.note(fmt::format("{}: {}; see {} --help\n", command_path(**command),
+                        repeated.empty() ? one_line(error.what()) : repeated, command_path(**command)));
     return kUsage;
   }
   if (!commands.chosen) {

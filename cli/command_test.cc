@@ -6,15 +6,19 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <optional>
 
+#include "core/base/testing.h"
 #include "core/tree/version.h"
 
 namespace fluvial::cli {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 struct Ran {
@@ -31,11 +35,15 @@ std::string content_of(std::FILE* file) {
   return text;
 }
 
-Ran run(const std::vector<std::string>& arguments) {
+Ran run(const std::vector<std::string>& arguments, std::map<std::string, std::string> variables = {}) {
   const Io io{.out = std::tmpfile(), .err = std::tmpfile()};
   Ran ran;
   store::PosixFileSystem files;
-  ran.status = run_command_line(arguments, io, [](const std::string&) { return std::optional<std::string>(); }, files);
+  const auto environment = [&variables](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  };
+  ran.status = run_command_line(arguments, io, environment, files);
   ran.out = content_of(io.out);
   ran.err = content_of(io.err);
   return ran;
@@ -88,10 +96,18 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{{"rounds", "wacth"}, {"fluvial rounds", "wacth", "did you mean \"watch\""}},
         Wrong{{"demo", "--ronds", "3"}, {"fluvial demo", "--ronds", "did you mean \"--rounds\""}},
         Wrong{{"demo", "--rounds", "many"}, {"--rounds", "\"many\"", "expected a whole number"}},
+        Wrong{{"demo", "--rounds", "1", "--keep", "--rounds", "2"},
+              {"fluvial demo: --rounds is there 2 times; give it"}},
+        Wrong{{"demo", "--keep", "--keep", "--rounds", "0"}, {"--rounds", "\"0\""}},
         Wrong{{"demo", "--rounds", "0"}, {"--rounds", "\"0\"", "from 1 to"}}, Wrong{{"demo", "--rounds"}, {"--rounds"}},
         Wrong{{"demo", "--model", "resnet"}, {"--model", "resnet", "expected cnn or mlp or softmax"}},
         Wrong{{"demo", "--codec", "gzip"}, {"--codec", "gzip"}},
         Wrong{{"bench", "tree", "--codec", "int8:block=7"}, {"--codec", "block"}},
+        Wrong{{"bench", "tree", "--codec", "powersgd", "--async-goal", "1"},
+              {"fluvial bench tree: --async-goal does not go with --codec powersgd", "leave --async-goal out"}},
+        Wrong{{"bench", "tree", "--codec", "onebit_adam", "--late-is-next"}, {"leave --late-is-next out"}},
+        Wrong{{"local", "--set", "site.reductoin=direct"}, {"--set", "site.reductoin=direct", "ROLE.KEY=VALUE"}},
+        Wrong{{"local", "--set", "reduction=direct"}, {"--set", "ROLE.KEY=VALUE"}},
         Wrong{{"bench", "asynchrony", "--plan", "async.goall = 2"}, {"--plan", "async.goall", "did you mean"}},
         Wrong{{"demo", "--work-dir", "/proc"}, {"--work-dir", "/proc", "empty"}},
         Wrong{{"token", "create"}, {"--name", "required"}},
@@ -121,6 +137,38 @@ TEST(CommandLine, AWordBehindACommandIsNoCommandBesideIt) {
   const Ran ran = run({"doctor", "edge", "--data-dir", "/nowhere", "--json"});
   EXPECT_EQ(ran.status, kFailed);
   EXPECT_THAT(ran.out, AllOf(HasSubstr("\"role\": \"site\""), HasSubstr("not enrolled"))) << ran.err;
+}
+
+TEST(CommandLine, AVariableThatNamesTheFolderIsNamedWithIt) {
+  const TemporaryFolder folder;
+  const std::string file = folder / "edge.toml";
+  std::ofstream(file) << "data_dir = \"" << folder / "mine" << "\"\ncoordinator = \"127.0.0.1:1\"\n";
+  const std::map<std::string, std::string> exported = {{"FLUVIAL_DATA_DIR", folder / "other/"},
+                                                       {"FLUVIAL_METRICS_LISTEN", "off"}};
+  const Ran ran = run({"edge", "--config", file}, exported);
+  EXPECT_EQ(ran.status, kFailed);
+  EXPECT_THAT(ran.err, AllOf(HasSubstr(folder / "other"), HasSubstr("(data_dir is from FLUVIAL_DATA_DIR)")));
+  const Ran typed = run({"edge", "--config", file, "--data-dir", folder / "other"}, exported);
+  EXPECT_EQ(typed.status, kFailed);
+  EXPECT_THAT(typed.err, AllOf(HasSubstr(folder / "other"), Not(HasSubstr("FLUVIAL_DATA_DIR"))));
+}
+
+TEST(CommandLine, WhatIsMissingStandsInTheFileThatEnrolmentLeft) {
+  const TemporaryFolder folder;
+  const auto hint = [&folder](const char* file) {
+    return "; " + (folder / file) + " is there: give --config " + (folder / file) + "\n";
+  };
+  EXPECT_THAT(run({"edge", "--data-dir", folder.path()}).err, Not(HasSubstr("is there")));
+  std::ofstream(folder / "edge.toml") << "coordinator = \"127.0.0.1:1\"\n";
+  std::ofstream(folder / "aggregator.toml") << "coordinator = \"127.0.0.1:1\"\n";
+  const Ran edge = run({"edge", "--data-dir", folder.path()});
+  EXPECT_EQ(edge.status, kUsage);
+  EXPECT_THAT(edge.err, AllOf(HasSubstr("coordinator is missing"), EndsWith(hint("edge.toml"))));
+  EXPECT_THAT(run({"aggregator"}, {{"FLUVIAL_DATA_DIR", folder.path()}}).err, EndsWith(hint("aggregator.toml")));
+  const Ran named = run({"edge", "--config", folder / "edge.toml"});
+  EXPECT_THAT(named.err, AllOf(HasSubstr("data_dir is missing"), Not(HasSubstr("is there"))));
+  const Ran wrong = run({"edge", "--data-dir", folder.path(), "--coordinator", "a:1", "--workers", "many"});
+  EXPECT_THAT(wrong.err, AllOf(HasSubstr("--workers = 'many'"), Not(HasSubstr("is there"))));
 }
 
 TEST(CommandLine, NoCoordinatorIsAFailureThatSaysWhereItLooked) {

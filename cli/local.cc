@@ -7,6 +7,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cli/command.h"
 #include "cli/json.h"
@@ -26,6 +27,7 @@ constexpr std::uint64_t kSitesPerProcess = 250;  // of more than that
 struct LocalOptions {
   FederationShape shape{.aggregators = 0, .sites_per_process = 0};
   std::uint64_t workers = 1;
+  std::vector<std::string> settings;  // ROLE.KEY=VALUE
   std::string work_dir;
   bool until_eof = false;
   bool json = false;
@@ -47,8 +49,8 @@ json::object description(const LocalFederation& federation, const WorkFolder& fo
 std::string instructions(const LocalFederation& federation) {
   std::string text = fmt::format("a federation of {} sites; Ctrl-C ends it\n\n", federation.sites().size());
   for (const LocalSite& site : federation.sites()) text += fmt::format("  {}  {}\n", site.name, site.worker_socket);
-  return text + fmt::format("\nstart a run on it:\n  fluvial run start plan.toml --admin-socket {}\n",
-                            federation.admin().place());
+  return text +
+         fmt::format("\nstart a run on it:\n  fluvial run start plan.toml --admin {}\n", federation.admin().place());
 }
 
 // Until standard input ends (when asked to watch it), a signal arrives, or a process fails.
@@ -76,11 +78,38 @@ void widen(FederationShape& shape) {
   site.insert(site.end(), {"--session-handshake-deadline-ms", "60000", "--log-level", "warn"});
 }
 
+struct ProcessSetting {
+  std::string role;
+  std::vector<std::string> arguments;
+};
+
+Result<ProcessSetting> parse_setting(const std::string& text) {
+  const std::size_t dot = text.find('.');
+  const std::size_t equals = text.find('=');
+  const Error unknown{Code::kInvalidArgument, "no ROLE.KEY=VALUE"};
+  if (dot == std::string::npos || equals == std::string::npos || dot > equals) return unknown;
+  const std::string name = text.substr(0, dot);
+  const std::string key = text.substr(dot + 1, equals - dot - 1);
+  for (const Role role : {Role::kCoordinator, Role::kAggregator, Role::kSite}) {
+    if (role_name(role) != name) continue;
+    for (const config::SettingInfo& info : config::describe_settings(role)) {
+      if (info.key == key) return ProcessSetting{name, {info.flag, text.substr(equals + 1)}};
+    }
+  }
+  return unknown;
+}
+
 FederationShape shape_of(const LocalOptions& options) {
   FederationShape shape = options.shape;
   shape.arguments["site"] = {"--workers", std::to_string(options.workers)};
   if (shape.sites_per_process == 0) shape.sites_per_process = shape.sites <= kProcessesMax ? 1 : kSitesPerProcess;
   if (shape.sites > kProcessesMax) widen(shape);
+  for (const std::string& text : options.settings) {
+    const Result<ProcessSetting> setting = parse_setting(text);
+    if (!setting.ok()) continue;  // none is left: each was checked when it was read
+    auto& arguments = shape.arguments[setting->role];
+    arguments.insert(arguments.end(), setting->arguments.begin(), setting->arguments.end());
+  }
   return shape;
 }
 
@@ -118,12 +147,23 @@ void add_local_command(CLI::App& app, Commands& commands) {
          0, kSitesMax);
   number("--aggregators", options->shape.aggregators, "regional aggregators; 0: none", 0, 30);
   number("--workers", options->workers, "workers that each site waits for", 1, 64);
+  local
+      ->add_option("--set", options->settings,
+                   "a setting of its processes of that role (coordinator, aggregator or site); once for each")
+      ->type_name("ROLE.KEY=VALUE")
+      ->allow_extra_args(false)
+      ->check(checked("ROLE.KEY=VALUE with a setting's key, such as site.reduction=direct",
+                      [](const std::string& text) -> Status {
+                        const auto setting = parse_setting(text);
+                        return setting.ok() ? Status() : Status(setting.error());
+                      }));
   local->add_option("--work-dir", options->work_dir, "an empty folder to work in and leave (default: a temporary one)")
       ->type_name("PATH");
   local->add_flag("--until-eof", options->until_eof, "end when standard input does, as a parent process's pipe");
   local->add_flag("--json", options->json, "one line of JSON when it is up: sockets, ports, folder");
   local->footer(
-      "It works in a temporary folder that goes with it. Python: fluvial.testing.LocalFederation.\n"
+      "It works in a temporary folder that goes with it, and no FLUVIAL_... variable sets anything of it. Python: "
+      "fluvial.testing.LocalFederation.\n"
       "Examples:\n  fluvial local --sites 2\n  fluvial local --sites 500");
   local->callback(
       [&commands, options] { commands.chosen = [&commands, options] { return run_local(commands.io, *options); }; });

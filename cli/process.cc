@@ -10,10 +10,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <deque>
 #include <fstream>
+#include <string_view>
+
+#include "core/config/reader.h"
 
 namespace fluvial::cli {
 namespace {
@@ -43,6 +47,7 @@ Result<Pipe> make_pipe() {
 // What the child needs, made before fork(): after it only async-signal-safe calls are allowed.
 struct Launch {
   std::vector<char*> argv;
+  std::vector<char*> environment;
   pid_t parent;
   int null_input;
   int log;
@@ -68,9 +73,21 @@ struct Launch {
     give_up();
   }
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  ::execv(launch.argv[0], launch.argv.data());
+  ::execve(launch.argv[0], launch.argv.data(), launch.environment.data());
   give_up();
   ::_exit(127);
+}
+
+// A setting that is exported here is of a service of this machine: a child would take its folder and its sockets.
+std::vector<char*> environment_without_settings() {
+  const std::vector<std::string> settings = config::setting_variables();
+  std::vector<char*> kept;
+  for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (std::ranges::find(settings, text.substr(0, text.find('='))) == settings.end()) kept.push_back(*entry);
+  }
+  kept.push_back(nullptr);
+  return kept;
 }
 
 // Above the numbers the child uses itself, so that no dup2() there closes it.
@@ -97,6 +114,7 @@ Result<Child> launch(const ProcessSpec& spec) {
     arguments.insert(arguments.end(), {"--ready-fd", std::to_string(kReadyDescriptor)});
   }
   Launch plan{.argv = {},
+              .environment = environment_without_settings(),
               .parent = ::getpid(),
               .null_input = null_input.get(),
               .log = log.get(),

@@ -28,8 +28,8 @@ struct Child {
 };
 
 // Starts it in a process group of its own (a terminal's Ctrl-C reaches us alone), with the kernel's order to kill it
-// when the calling thread ends: call from a thread that lives as long as the process should. The error names the
-// executable.
+// when the calling thread ends: call from a thread that lives as long as the process should. It has our environment
+// without the settings in it: FLUVIAL_DATA_DIR and the like are another process'. The error names the executable.
 Result<Child> launch(const ProcessSpec& spec);
 
 std::string describe_end(int wait_status);  // "ended with status 1", "was killed by signal 9 (Killed)"

@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -67,6 +69,38 @@ std::string given(const CLI::App& app, Role role, const std::string& key, const 
   return "";
 }
 
+// Says of each place in `error` that a variable names, and nobody typed, which variable that is.
+Error with_variables(Error error, const CLI::App& app, Role role, const config::Environment& environment) {
+  std::string named;
+  for (const config::SettingInfo& info : config::describe_settings(role)) {
+    if ((info.unit != "path" && info.unit != "host:port") || app.get_option(info.flag)->count() > 0) continue;
+    std::string place = environment(info.env).value_or("");
+    place.erase(place.find_last_not_of('/') + 1);
+    if (place.empty()) continue;
+    if (place.find_first_of("/:") == std::string::npos) place += '/';  // no word that a message may have anyway
+    if (error.message.find(place) != std::string::npos && error.message.find(info.env) == std::string::npos) {
+      named += fmt::format("{}{} is from {}", named.empty() ? "" : ", ", info.key, info.env);
+    }
+  }
+  if (!named.empty()) error.message += fmt::format(" ({})", named);
+  return error;
+}
+
+// Of settings that are missing: where enrolment has written them.
+Error with_file_left(Error error, const CLI::App& app, Role role, const config::Environment& environment) {
+  if (app.count("--config") > 0 || !environment("FLUVIAL_CONFIG").value_or("").empty()) return error;
+  const auto infos = config::describe_settings(role);
+  const bool complete = std::ranges::all_of(infos, [&](const config::SettingInfo& info) {
+    return info.default_value != "(required)" || !given(app, role, info.key, environment).empty();
+  });
+  const std::string folder = given(app, role, "data_dir", environment);
+  const std::string file = fmt::format("{}/{}.toml", folder, app.get_name());
+  std::error_code unreadable;
+  if (complete || folder.empty() || !std::filesystem::exists(file, unreadable)) return error;
+  error.message += fmt::format("; {} is there: give --config {}", file, file);
+  return error;
+}
+
 // Enrols where that is asked for and not done yet. The environment with which the settings are read: the file that
 // enrolment wrote is theirs unless another is named.
 template <typename Settings>
@@ -107,9 +141,13 @@ int run_with(const Commands& commands, const std::string& name, const RoleOption
   const telemetry::Logger log = telemetry::make_stderr_logger(*level, *format);
   const Status ended = run(std::move(settings), commands.files, log, std::move(on_ready));
   if (ended.ok()) return kDone;
-  if (*format != telemetry::LogFormat::kJson) return fail(commands.io, name, ended.error());
+  Error error = ended.error();
+  if (options.sites.empty()) {
+    error = with_variables(std::move(error), *options.app, kRole<Settings>, commands.environment);
+  }
+  if (*format != telemetry::LogFormat::kJson) return fail(commands.io, name, error);
   log.as({{"role", role_name(kRole<Settings>)}})  // a log store takes nothing else
-      .error("it cannot go on; the process ends", {{"reason", ended.error().to_string()}});
+      .error("it cannot go on; the process ends", {{"reason", error.to_string()}});
   return kFailed;
 }
 
@@ -120,11 +158,14 @@ int run_role(const Commands& commands, const std::string& name, const RoleOption
   raise_open_files();
   const auto environment = enroll_if_new(commands, options);
   if (!environment.ok()) {
-    const Error& error = environment.error();
+    const Error error = with_variables(environment.error(), *options.app, kRole<Settings>, commands.environment);
     return fail(commands.io, name, error, error.code == Code::kInvalidArgument ? kUsage : kFailed);
   }
   auto settings = options.reader.read(*environment);
-  if (!settings.ok()) return fail(commands.io, name, settings.error(), kUsage);
+  if (!settings.ok()) {
+    return fail(commands.io, name, with_file_left(settings.error(), *options.app, kRole<Settings>, *environment),
+                kUsage);
+  }
   return run_with(commands, name, options, std::move(*settings), run);
 }
 

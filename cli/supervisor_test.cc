@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -133,6 +134,29 @@ TEST_F(SupervisorTest, AShortProcessRunsToItsEnd) {
   const Status bad = supervisor->run(shell("bad", "exit 7"));
   ASSERT_FALSE(bad.ok());
   EXPECT_THAT(bad.error().message, HasSubstr("status 7"));
+}
+
+class Variable {
+ public:
+  explicit Variable(const char* name) : name_(name) { ::setenv(name, "exported", 1); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  ~Variable() { ::unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+TEST_F(SupervisorTest, AChildIsNotSetByTheSettingsOfOurEnvironment) {
+  const Variable folder("FLUVIAL_DATA_DIR");
+  const Variable socket("FLUVIAL_ADMIN_SOCKET");
+  const Variable session("FLUVIAL_SESSION_FRAME_DEADLINE_MS");
+  const Variable config("FLUVIAL_CONFIG");
+  const Variable no_setting("FLUVIAL_DIGITS");
+  const Variable longer("FLUVIAL_DATA_DIR_OF_SOMETHING_ELSE");
+  const auto supervisor = make();
+  ASSERT_TRUE(supervisor->run(shell("all", "env | grep =exported$ | sort")).ok());
+  EXPECT_EQ(tail_of(folder_ / "all.log", 10), "FLUVIAL_DATA_DIR_OF_SOMETHING_ELSE=exported\nFLUVIAL_DIGITS=exported");
 }
 
 TEST_F(SupervisorTest, AnExecutableThatIsMissingIsNamed) {

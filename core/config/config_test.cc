@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -219,6 +220,20 @@ TEST(Describe, NamesFollowFromTheKey) {
     EXPECT_EQ(info.unit, "ms");
   }
   EXPECT_TRUE(found);
+}
+
+TEST(Describe, EveryVariableThatIsReadIsKnown) {
+  const std::vector<std::string> known = setting_variables();
+  std::vector<std::string> asked;
+  const Environment listening = [&asked](const std::string& name) -> std::optional<std::string> {
+    asked.push_back(name);
+    return std::nullopt;
+  };
+  (void)read_settings<CoordinatorSettings>({}, listening);
+  (void)read_settings<AggregatorSettings>({}, listening);
+  (void)read_settings<EdgeSettings>({}, listening);
+  EXPECT_GT(asked.size(), 100u);
+  for (const std::string& name : asked) EXPECT_NE(std::ranges::find(known, name), known.end()) << name;
 }
 
 // Compares a generated part of a page, the first after `heading`; writes it when FLUVIAL_UPDATE_DOCS is set.

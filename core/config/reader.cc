@@ -15,6 +15,8 @@
 namespace fluvial::config {
 namespace {
 
+constexpr const char* kConfigVariable = "FLUVIAL_CONFIG";
+
 // Levenshtein, "Binary codes capable of correcting deletions, insertions, and reversals", 1966; one row at a time.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -160,6 +162,14 @@ std::vector<SettingInfo> describe_settings(Role role) {
   return infos;
 }
 
+std::vector<std::string> setting_variables() {
+  std::vector<std::string> names = {kConfigVariable};
+  for (const Role role : {Role::kCoordinator, Role::kAggregator, Role::kSite}) {
+    for (const SettingInfo& info : describe_settings(role)) names.push_back(info.env);
+  }
+  return names;
+}
+
 std::string settings_markdown() {
   const std::size_t common = common_settings_count();
   const std::vector<SettingInfo> coordinator = describe_settings(Role::kCoordinator);
@@ -204,7 +214,7 @@ template <typename Settings>
 Result<Settings> SettingsReader<Settings>::read(const Environment& environment) const {
   GivenByKey given;
   std::string config = impl_->config;
-  if (config.empty()) config = environment("FLUVIAL_CONFIG").value_or("");
+  if (config.empty()) config = environment(kConfigVariable).value_or("");
   if (!config.empty()) FLUVIAL_TRY(read_file_into<Settings>(given, config));
   for (const Setting<Settings>& setting : declaration<Settings>()) {
     const std::string name = env_of(setting.key);

@@ -40,6 +40,8 @@ struct SettingInfo {
   std::string help;
 };
 std::vector<SettingInfo> describe_settings(Role role);  // kSite: the edge
+// Every variable that read() asks for, of any role.
+std::vector<std::string> setting_variables();
 // The tables in docs/operations/settings.md; a test compares them (FLUVIAL_UPDATE_DOCS=1 writes them).
 std::string settings_markdown();
 

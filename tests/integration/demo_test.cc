@@ -1,4 +1,5 @@
 // `fluvial demo` as a person runs it: its figures, and that it leaves nothing behind however it ends.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 
@@ -80,6 +81,29 @@ TEST_F(DemoTest, TheFiguresFit) {
   const auto& sites = cli::array_member(figures, "site_model_sha256");
   ASSERT_EQ(sites.size(), 4U);
   for (const auto& site : sites) EXPECT_EQ(std::string(site.as_string()), digest);
+}
+
+TEST_F(DemoTest, WhatIsExportedForAServiceIsNotTheDemos) {
+  const std::vector<std::vector<std::string>> commands = {
+      {"demo", "--rounds", "1"},
+      {"bench", "tree", "--rounds", "1", "--params", "1000", "--no-bound"},
+      {"local", "--until-eof"}};
+  for (const std::vector<std::string>& command : commands) {
+    std::vector<std::string> arguments = command;
+    arguments.insert(arguments.end(), {"--sites", "2", "--aggregators", "1"});
+    cli::ProcessSpec spec = fluvial_spec(folder_, "exported-" + command.front(), std::move(arguments));
+    std::vector<std::string> launcher = {"/usr/bin/env"};
+    for (const char* name : {"DATA_DIR", "ADMIN_SOCKET", "WORKER_SOCKET", "CONFIG", "LISTEN", "COORDINATOR"}) {
+      launcher.push_back(fmt::format("FLUVIAL_{}=/proc/of-a-service", name));
+    }
+    spec.argv.insert(spec.argv.begin(), launcher.begin(), launcher.end());
+    const auto process = supervisor_->spawn(std::move(spec));
+    ASSERT_TRUE(process.ok()) << process.error().message;
+    const int status = supervisor_->signal_and_wait(*process, 0);
+    const std::string said = cli::tail_of(folder_.file("exported-" + command.front() + ".log"), 20);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << said;
+    EXPECT_EQ(said.find("of-a-service"), std::string::npos) << said;
+  }
 }
 
 TEST_F(DemoTest, KilledNodesLeaveNoTraceInTheModel) { expect_no_trace({"--rounds", "6"}); }

@@ -40,6 +40,7 @@ _WITHOUT_WORKER_SECONDS = 5.0  # a site whose worker left a round in the middle:
 _SAID_BYTES_MAX = 4000  # of what a worker's process wrote
 _FILES_PER_SITE = 4
 _FILES_OF_OTHERS = 512
+_OF_ANOTHER_FEDERATION = ("FLUVIAL_ADMIN", "FLUVIAL_CONFIG", "FLUVIAL_DATA_DIR", "FLUVIAL_IDENTITY")
 
 
 def executable() -> str:
@@ -68,11 +69,17 @@ os.register_at_fork(after_in_child=_forked)
 class LocalFederation(contextlib.AbstractContextManager):
     """A federation of its own, which ends with the `with` block (or with this process, however that ends)."""
 
-    def __init__(self, sites: int = 2, aggregators: int = 0, workers: int = 1) -> None:
+    def __init__(
+        self, sites: int = 2, aggregators: int = 0, workers: int = 1, *, settings: Optional[Mapping[str, Any]] = None
+    ) -> None:
         """sites: up to 30 are a process each; more share processes, with an identity, a store and a socket each (2000 at most).
 
         workers: how many each site's rounds wait for, and are shared out to; a group of ranks is one.
+
+        settings: of its processes, by role and key: {"site.reduction": "direct"}. No FLUVIAL_... variable of this process
+        sets anything of them.
         """
+        further = [f"--set={name}={value}" for name, value in (settings or {}).items()]
         self._process: Optional[subprocess.Popen] = None
         self._opened: List[site.Site] = []
         self._runs: Dict[str, int] = {}
@@ -85,7 +92,7 @@ class LocalFederation(contextlib.AbstractContextManager):
         # Standard input ends when this process does, however it ends: then the federation goes too.
         self._process = subprocess.Popen(
             [executable(), "local", "--sites", str(sites), "--aggregators", str(aggregators), "--workers", str(workers)]
-            + ["--until-eof", "--json"],
+            + ["--until-eof", "--json", *further],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -165,10 +172,14 @@ class LocalFederation(contextlib.AbstractContextManager):
     def start_worker(self, index: int, command: Sequence[str]) -> subprocess.Popen:
         """Starts a training script beside the site of that index: FLUVIAL_WORKER_SOCKET says where. Ended with the federation.
 
+        fluvial.evaluate() and fluvial.admin() find this federation there, whatever other one this process has variables for.
         wait() ends with what it wrote when it fails.
         """
         log = os.path.join(self.folder, f"worker-{len(self._workers)}.log")
-        environment = {**os.environ, "FLUVIAL_WORKER_SOCKET": self.worker_socket(index)}
+        environment = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_FEDERATION}
+        environment["FLUVIAL_WORKER_SOCKET"] = self.worker_socket(index)
+        environment["FLUVIAL_EVALUATION_SOCKET"] = self.evaluation_socket
+        environment["FLUVIAL_ADMIN_SOCKET"] = self.admin_socket
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         with open(log, "wb") as out:
             process = subprocess.Popen(list(command), env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
@@ -201,16 +212,19 @@ class LocalFederation(contextlib.AbstractContextManager):
 
         UserWarning: what the coordinator has to say of a plan that may learn badly.
 
-        Rounds wait for `participants` sites (all of them by default) and need as many contributions. `plan` holds
-        what else a plan may say: {"chunk_values": 65536, "optimizer": {"learning_rate": 0.5}}. `worker` is what
-        workers have as `round.config`: {"network": "small", "learning_rate": {"start": 0.1, "decay": 0.99}}.
+        Rounds wait for `participants` sites (all of them by default) and need as many contributions; windows (a plan of
+        {"mode": "async"}) need what the plan says. `plan` holds what else a plan may say: {"chunk_values": 65536,
+        "optimizer": {"learning_rate": 0.5}}. `worker` is what workers have as `round.config`: {"network": "small",
+        "learning_rate": {"start": 0.1, "decay": 0.99}}.
         """
         count = len(self.sites) if participants is None else participants
         tables: Dict[str, Dict[str, Any]] = {
-            "participants": {"min": count, "quorum": count},
+            "participants": {"min": count},
             "optimizer": {"name": optimizer},
             "worker": dict(worker or {}),
         }
+        if (plan or {}).get("mode") != "async":  # whose windows would all wait for the slowest site
+            tables["participants"]["quorum"] = count
         further: Dict[str, Any] = {}
         for key, value in (plan or {}).items():
             if isinstance(value, Mapping):
@@ -334,7 +348,7 @@ class LocalFederation(contextlib.AbstractContextManager):
             return files.load_model(path)
 
     def _fluvial(self, *arguments: str) -> str:
-        command = [executable(), *arguments, "--admin-socket", self.admin_socket]
+        command = [executable(), *arguments, "--admin", self.admin_socket]  # above all variables
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise FederationFailed(f"`fluvial {' '.join(arguments[:2])}` failed: {done.stderr.strip()}")

@@ -44,11 +44,11 @@ def in_parts_of_another_stream(round, worker):
 
 @pytest.mark.parametrize("codec", ["fp32", "int8"])
 @pytest.mark.parametrize("answer", [submit, submit_update_in_half_precision, in_parts_of_another_stream])
-def test_what_is_committed_is_what_host_memory_gives(codec, answer, monkeypatch):
-    monkeypatch.setenv("FLUVIAL_REDUCTION", "direct")  # as GPUs add: others have other last bits
+def test_what_is_committed_is_what_host_memory_gives(codec, answer):
+    settings = {"site.reduction": "direct"}  # as GPUs add: others have other last bits
     committed = {}
     for device in (False, True):
-        with fluvial.testing.LocalFederation(sites=2, workers=2) as federation:
+        with fluvial.testing.LocalFederation(sites=2, workers=2, settings=settings) as federation:
             federation.start_run("run", START, rounds=ROUNDS, codec=codec)
 
             def work(worker):

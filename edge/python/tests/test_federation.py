@@ -120,6 +120,20 @@ def test_a_round_that_is_left_is_sat_out():
         assert local.model("left", 2)["w"].tolist() == [3.5, 3.5, 3.5]
 
 
+def test_windows_do_not_wait_for_everybody():
+    start = {"w": np.zeros(3, np.float32)}
+    with fluvial.testing.LocalFederation(sites=2) as local:
+        plan = {"mode": "async", "async": {"goal": 1}}
+        with pytest.raises(fluvial.FederationFailed, match=r"participants.quorum = 2: expected at most async.goal = 1"):
+            local.start_run("all", model=start, plan={**plan, "participants": {"quorum": 2}})
+        local.start_run("windows", model=start, rounds=2, plan=plan)
+        with local.connect(0) as site:  # the other one never trains
+            for round in site.rounds("windows"):
+                round.submit({"w": round.arrays()["w"] + 1}, samples=1)
+        local.wait("windows", timeout_s=60)
+        assert [len(round["contributors"]) for round in local.rounds("windows")] == [1, 1]
+
+
 def test_leaving_the_loop_hands_the_round_back(small):
     small.start_run("back", model={"w": np.zeros(3, np.float32)}, rounds=2)
     site = small.connect(0)
@@ -216,6 +230,36 @@ def test_a_worker_that_ends_leaves_the_agent_well(small, how):
     for round in small.connect(0).rounds("survive"):  # the task is given to whoever is there
         round.submit({"w": np.full(3, 7.0)}, samples=1)
     assert small.model("survive")["w"].tolist() == [7, 7, 7]
+
+
+EXPORTED = ("ADMIN", "ADMIN_SOCKET", "CONFIG", "DATA_DIR", "EVALUATION_SOCKET", "IDENTITY", "WORKER_SOCKET")
+
+
+def test_what_is_exported_for_another_federation_is_not_this_ones(monkeypatch):
+    for name in EXPORTED:
+        monkeypatch.setenv(f"FLUVIAL_{name}", "/proc/of-another")
+    monkeypatch.setenv("FLUVIAL_PROGRESS", "off")  # sets no process of a federation
+    say = f"""
+import fluvial, os, sys
+print([os.environ.get("FLUVIAL_" + name) for name in {EXPORTED}], fluvial.admin().run()["name"], os.environ["FLUVIAL_PROGRESS"])
+sys.exit(1)
+"""
+    with fluvial.testing.LocalFederation(sites=1, aggregators=1, settings={"site.log_level": "debug"}) as local:
+        local.start_run("own", {"w": np.zeros(2, np.float32)})
+        assert local.start_worker(0, [sys.executable, "-c", say]).wait(timeout=60) == 1
+        with pytest.raises(fluvial.FederationFailed) as said:
+            local.wait("own", timeout_s=60)
+        for name in (local.worker_socket(0), local.evaluation_socket, local.admin_socket, "own off"):
+            assert name in str(said.value)
+        assert "of-another" not in str(said.value)
+        assert local.model("own", 0)["w"].tolist() == [0, 0]
+
+
+def test_a_federations_settings_are_those_that_it_is_given():
+    with fluvial.testing.LocalFederation(sites=1, settings={"coordinator.admin_listen": "127.0.0.1:0"}) as local:
+        assert local.admin.status()["admin_port"] > 0
+    with pytest.raises(fluvial.FederationFailed, match="--set.*site.nothing=1.*ROLE.KEY=VALUE"):
+        fluvial.testing.LocalFederation(settings={"site.nothing": 1})
 
 
 def test_a_federation_that_cannot_start_says_why(monkeypatch, tmp_path):

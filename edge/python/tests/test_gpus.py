@@ -36,13 +36,12 @@ def start(monkeypatch):
     """Starts a federation whose sites use both GPUs, in place of the one before."""
     emulated_cuda.use()
     monkeypatch.setenv("FLUVIAL_EXECUTABLE", EXECUTABLE)
-    monkeypatch.setenv("FLUVIAL_GPUS", "emulated,emulated:1")
-    monkeypatch.setenv("FLUVIAL_REDUCTION", "direct")  # as GPUs add: others have other last bits
+    settings = {"site.gpus": "emulated,emulated:1", "site.reduction": "direct"}  # as GPUs add: others have other last bits
     with contextlib.ExitStack() as stack:
 
         def anew(**shape):
             stack.close()
-            return stack.enter_context(fluvial.testing.LocalFederation(**shape))
+            return stack.enter_context(fluvial.testing.LocalFederation(**shape, settings=settings))
 
         yield anew
     _device.LIBRARY = "libcuda.so.1"

@@ -12,11 +12,8 @@ import fluvial
 @pytest.fixture(scope="module")
 def network(tmp_path_factory):
     """A federation with its admin API on a port, and the identities of a reader and of somebody who may do everything."""
-    patch = pytest.MonkeyPatch()
-    patch.setenv("FLUVIAL_ADMIN_LISTEN", "127.0.0.1:0")
     folder = tmp_path_factory.mktemp("operators")
-    with fluvial.testing.LocalFederation(sites=2) as local:
-        patch.undo()
+    with fluvial.testing.LocalFederation(sites=2, settings={"coordinator.admin_listen": "127.0.0.1:0"}) as local:
         for name, access in (("anna", "read"), ("bert", "full")):
             token = folder / f"{name}.token"
             token.touch(mode=0o600)
