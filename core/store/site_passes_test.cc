@@ -81,6 +81,7 @@ TEST_F(SitePasses, WhatEachOutcomeLeaves) {
   begun(1, true);
   EXPECT_DOUBLE_EQ(store->resolve(kRun, RoundId(1), Outcome::kCounted)->residual.norm, std::sqrt(6.0) * kLeft);
   EXPECT_EQ(residual_of(*store), values(kLeft));
+  EXPECT_EQ(store->standing()->rounds.at(0).digest, second_of("P")) << "by which a journal knows it";
   begun(2, true);
   ASSERT_TRUE(store->resolve(kRun, RoundId(2), Outcome::kRefused).ok());
   EXPECT_EQ(residual_of(*store), values(kLeft)) << "as it was";

@@ -23,6 +23,9 @@ std::set<std::uint64_t> sites_of(const value& of) {
 std::string text_of(const value& round) {
   cli::json::object object = round.as_object();
   object.erase("event");  // an event has it, a listing has not
+  if (const auto contributors = object.find("contributors"); contributors != object.end()) {
+    for (value& one : contributors->value().as_array()) one.as_object().erase("parent");  // nor an event these
+  }
   return cli::json::serialize(object);
 }
 
