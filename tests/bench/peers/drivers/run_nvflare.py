@@ -9,6 +9,7 @@ import glob
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ import numpy
 import work
 
 NAME = "sums"
+ADMIN_PORT = 8003
 EVENT = re.compile(r"Round (\d+) started\.|Finished FedAvg\.")
 
 
@@ -54,7 +56,8 @@ def set_polling(job, seconds):
 
 
 def project(sites):
-    participants = ["  - {name: localhost, type: server, org: bench, fed_learn_port: 8002, admin_port: 8003}",
+    participants = ["  - {name: localhost, type: server, org: bench, fed_learn_port: 8002,"
+                    f" admin_port: {ADMIN_PORT}}}",
                     "  - {name: admin@bench.org, type: admin, org: bench, role: project_admin}"]
     participants += [f"  - {{name: site-{site + 1}, type: client, org: bench}}" for site in range(sites)]
     return "\n".join([
@@ -63,20 +66,39 @@ def project(sites):
         "    args: {template_file: [master_template.yml]}",
         "  - path: nvflare.lighter.impl.static_file.StaticFileBuilder",
         "    args: {config_folder: config, overseer_agent: {path: nvflare.ha.dummy_overseer_agent.DummyOverseerAgent,"
-        " overseer_exists: false, args: {sp_end_point: 'localhost:8002:8003'}}}",
+        " overseer_exists: false, args: {sp_end_point: 'localhost:8002:%d'}}}" % ADMIN_PORT,
         "  - path: nvflare.lighter.impl.cert.CertBuilder",
         "  - path: nvflare.lighter.impl.signature.SignatureBuilder", ""])
 
 
-def connected(kit):
+def listens():
+    with socket.socket() as probe:
+        return probe.connect_ex(("localhost", ADMIN_PORT)) == 0
+
+
+def connected(kit, limit_s):
     """The administrator's session, as soon as the server is up."""
     from nvflare.fuel.flare_api.flare_api import new_secure_session
 
-    end = time.monotonic() + 180
+    end = time.monotonic() + limit_s
+    work.until("the server listens", limit_s, listens)  # a session that finds nobody there may hang for good
     while True:
         try:
             return new_secure_session("admin@bench.org", kit)
         except Exception:  # whatever it raises while the server starts
+            if time.monotonic() > end:
+                raise
+            time.sleep(1)
+
+
+def patiently(ask, end):
+    """A server that has many sites and few processors does not always answer in a session's time: it is asked again."""
+    from nvflare.fuel.flare_api.api_spec import NoConnection
+
+    while True:
+        try:
+            return ask()
+        except NoConnection:
             if time.monotonic() > end:
                 raise
             time.sleep(1)
@@ -92,11 +114,13 @@ def run_provisioned(task, job):
     work.start("server", ["bash", kits + "/localhost/startup/start.sh"], "server.log", **path)
     for site in range(task["sites"]):
         work.start("site", ["bash", f"{kits}/site-{site + 1}/startup/start.sh"], f"site-{site}.log", **path)
-    session = connected(os.path.abspath(kits + "/admin@bench.org"))
-    work.until("all sites are connected", 180, lambda: len(session.get_system_info().client_info) == task["sites"])
+    end = time.monotonic() + task["limit_s"]
+    session = connected(os.path.abspath(kits + "/admin@bench.org"), task["limit_s"])
+    work.until("all sites are connected", task["limit_s"],
+               lambda: len(patiently(session.get_system_info, end).client_info) == task["sites"])
     identity = session.submit_job(job)
-    session.monitor_job_and_return_job_meta(identity, timeout=task["limit_s"], poll_interval=1.0)
-    return session.download_job_result(identity, os.path.join(task["folder"], "result"))
+    patiently(lambda: session.monitor_job_and_return_job_meta(identity, timeout=task["limit_s"], poll_interval=1.0), end)
+    return patiently(lambda: session.download_job_result(identity, os.path.join(task["folder"], "result")), end)
 
 
 def run_simulator(task, job):
