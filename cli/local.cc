@@ -15,6 +15,7 @@
 #include "cli/process.h"
 #include "cli/supervisor.h"
 #include "cli/work_folder.h"
+#include "core/base/printable.h"
 
 namespace fluvial::cli {
 namespace {
@@ -49,8 +50,8 @@ json::object description(const LocalFederation& federation, const WorkFolder& fo
 std::string instructions(const LocalFederation& federation) {
   std::string text = fmt::format("a federation of {} sites; Ctrl-C ends it\n\n", federation.sites().size());
   for (const LocalSite& site : federation.sites()) text += fmt::format("  {}  {}\n", site.name, site.worker_socket);
-  return text +
-         fmt::format("\nstart a run on it:\n  fluvial run start plan.toml --admin {}\n", federation.admin().place());
+  return text + fmt::format("\nstart a run on it:\n  fluvial run start plan.toml --admin-socket {}\n",
+                            federation.admin().place());
 }
 
 // Until standard input ends (when asked to watch it), a signal arrives, or a process fails.
@@ -86,7 +87,9 @@ struct ProcessSetting {
 Result<ProcessSetting> parse_setting(const std::string& text) {
   const std::size_t dot = text.find('.');
   const std::size_t equals = text.find('=');
-  const Error unknown{Code::kInvalidArgument, "no ROLE.KEY=VALUE"};
+  const Error unknown{Code::kInvalidArgument,
+                      fmt::format("'{}': expected ROLE.KEY=VALUE with a setting's key, such as site.reduction=direct",
+                                  printable(text, 80))};
   if (dot == std::string::npos || equals == std::string::npos || dot > equals) return unknown;
   const std::string name = text.substr(0, dot);
   const std::string key = text.substr(dot + 1, equals - dot - 1);
@@ -99,28 +102,29 @@ Result<ProcessSetting> parse_setting(const std::string& text) {
   return unknown;
 }
 
-FederationShape shape_of(const LocalOptions& options) {
+Result<FederationShape> shape_of(const LocalOptions& options) {
   FederationShape shape = options.shape;
   shape.arguments["site"] = {"--workers", std::to_string(options.workers)};
   if (shape.sites_per_process == 0) shape.sites_per_process = shape.sites <= kProcessesMax ? 1 : kSitesPerProcess;
   if (shape.sites > kProcessesMax) widen(shape);
   for (const std::string& text : options.settings) {
-    const Result<ProcessSetting> setting = parse_setting(text);
-    if (!setting.ok()) continue;  // none is left: each was checked when it was read
-    auto& arguments = shape.arguments[setting->role];
-    arguments.insert(arguments.end(), setting->arguments.begin(), setting->arguments.end());
+    FLUVIAL_ASSIGN(const ProcessSetting setting, parse_setting(text));
+    auto& arguments = shape.arguments[setting.role];
+    arguments.insert(arguments.end(), setting.arguments.begin(), setting.arguments.end());
   }
   return shape;
 }
 
 int run_local(const Io& io, const LocalOptions& options) {
+  Result<FederationShape> shape = shape_of(options);
+  if (!shape.ok()) return fail(io, "local: --set", shape.error(), kUsage);
   const auto executable = own_executable();
   if (!executable.ok()) return fail(io, "local", executable.error());
   auto folder = WorkFolder::open(options.work_dir, /*keep=*/false, "local");
   if (!folder.ok()) return fail(io, "local", folder.error(), kUsage);
   auto supervisor = Supervisor::create(std::chrono::seconds(10));
   if (!supervisor.ok()) return fail(io, "local", supervisor.error());
-  LocalFederation federation(**supervisor, *executable, folder->path(), shape_of(options));
+  LocalFederation federation(**supervisor, *executable, folder->path(), *std::move(shape));
   Status status = federation.start();
   if (status.ok()) {
     io.print(options.json ? json::serialize(description(federation, *folder)) + "\n" : instructions(federation));
@@ -151,12 +155,7 @@ void add_local_command(CLI::App& app, Commands& commands) {
       ->add_option("--set", options->settings,
                    "a setting of its processes of that role (coordinator, aggregator or site); once for each")
       ->type_name("ROLE.KEY=VALUE")
-      ->allow_extra_args(false)
-      ->check(checked("ROLE.KEY=VALUE with a setting's key, such as site.reduction=direct",
-                      [](const std::string& text) -> Status {
-                        const auto setting = parse_setting(text);
-                        return setting.ok() ? Status() : Status(setting.error());
-                      }));
+      ->allow_extra_args(false);
   local->add_option("--work-dir", options->work_dir, "an empty folder to work in and leave (default: a temporary one)")
       ->type_name("PATH");
   local->add_flag("--until-eof", options->until_eof, "end when standard input does, as a parent process's pipe");

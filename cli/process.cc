@@ -80,7 +80,7 @@ struct Launch {
 
 // A setting that is exported here is of a service of this machine: a child would take its folder and its sockets.
 std::vector<char*> environment_without_settings() {
-  const std::vector<std::string> settings = config::setting_variables();
+  static const std::vector<std::string> settings = config::setting_variables();
   std::vector<char*> kept;
   for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;

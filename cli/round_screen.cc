@@ -173,7 +173,7 @@ std::string round_screen(const json::value& round) {
 }
 
 std::string open_round_screen(const json::value& open, const Terminal& terminal) {
-  const bool is_window = is_window_open(open);
+  const bool is_window = is_async(open);
   std::uint64_t in = 0;
   Table table({{"SITE"}, {"STATE"}, {"DOING", Align::kLeft, 1}, {"REASON"}});
   for (const json::value& site : array_member(open, "sites")) {

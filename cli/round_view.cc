@@ -98,7 +98,7 @@ std::string site_names(const json::array& contributors) {
 }
 
 void RoundView::of_plan(const json::value& plan) {
-  if (text_member(plan, "mode") == "async") window_goal_ = count_member(plan, "async.goal");
+  if (is_async(plan)) window_goal_ = count_member(plan, "async.goal");
 }
 
 void RoundView::on_event(const json::value& event) {

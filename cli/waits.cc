@@ -100,17 +100,17 @@ std::string open_words(const json::value& open) {
   std::vector<std::string> which;
   if (attempt > 1) which.push_back(fmt::format("attempt {}", attempt));
   if (std::string pass = pass_words(open); !pass.empty()) which.push_back(std::move(pass));
-  const bool is_window = is_window_open(open);
+  const bool is_window = is_async(open);
   return fmt::format("{} {} open{}{}: {} of {} in{}", is_window ? "window" : "round", count_member(open, "round"),
                      std::isfinite(open_s) ? fmt::format(" for {:.0f} s", open_s) : "",
                      which.empty() ? "" : fmt::format(" ({})", fmt::join(which, ", ")), count_member(open, "in"),
                      wanted_in(open), is_window ? "" : fmt::format(", quorum {}", count_member(open, "quorum")));
 }
 
-bool is_window_open(const json::value& open) { return text_member(open, "mode") == "async"; }
+bool is_async(const json::value& of) { return text_member(of, "mode") == "async"; }
 
 std::uint64_t wanted_in(const json::value& open) {
-  return count_member(open, is_window_open(open) ? "goal" : "participants");
+  return count_member(open, is_async(open) ? "goal" : "participants");
 }
 
 std::string pass_words(const json::value& open) {

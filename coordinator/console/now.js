@@ -1,7 +1,7 @@
 // What is going on: what is wrong, the figures in short, the open round, the runs, what happened lately.
 import { h, prose } from './dom.js';
 import { away, clock, count, metric, percent, seconds } from './format.js';
-import { roundsOf, runsOf, seriesOf, shownRun, treeOf } from './store.js';
+import { hasWindows, roundsOf, runsOf, seriesOf, shownRun, treeOf } from './store.js';
 
 const EVENTS_SHOWN = 40;
 const RUNS_SHOWN = 8;
@@ -69,7 +69,7 @@ export function roundPanel(state) {
   const run = state.status?.run;
   const open = run?.open;
   if (!open) return [h('p.empty', null, noRoundWords(run)), waits(state)];
-  const isWindow = open.mode === 'async'; // it commits at its goal, whoever the contributions are from
+  const isWindow = hasWindows(open);
   const elapsed = Number.isFinite(open.open_s) ? `, open for ${seconds(open.open_s)}` : '';
   const parts = [
     h(
@@ -129,7 +129,7 @@ function tiers(state) {
 function waits(state) {
   const list = state.status?.waits ?? [];
   const open = state.status?.run?.open;
-  const awaited = open?.mode === 'async' ? [] : (open?.awaited ?? []);
+  const awaited = hasWindows(open) ? [] : (open?.awaited ?? []);
   const items = list.length > 0 ? list : awaited.map((node) => ({ node, what: 'its update' }));
   if (items.length === 0) return null;
   return [

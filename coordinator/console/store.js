@@ -45,6 +45,11 @@ export function apply(state, name, data) {
   }
 }
 
+// Of a run or its open round: a window commits at its goal, and waits for nobody.
+export function hasWindows(of) {
+  return of?.mode === 'async';
+}
+
 function noteGoal(state) {
   state.windowGoal = state.status?.run?.open?.goal ?? state.windowGoal;
 }
@@ -54,7 +59,7 @@ function anticipate(state, name, event) {
   const run = state.status?.run;
   if (!run || run.id !== event.run) return;
   if (name === 'opened') {
-    const goal = run.mode === 'async' ? state.windowGoal : null;
+    const goal = hasWindows(run) ? state.windowGoal : null;
     run.open = { round: event.round, attempt: event.attempt, participants: event.participants, in: 0, awaited: [], mode: run.mode, goal };
   }
   if (name === 'opened' || name === 'committed') {

@@ -3,7 +3,7 @@
 import { h, svg } from './dom.js';
 import { away, bytes, clock, percent, seconds } from './format.js';
 import { bar } from './now.js';
-import { roundsOf, shownRun, siteInRound, treeOf } from './store.js';
+import { hasWindows, roundsOf, shownRun, siteInRound, treeOf } from './store.js';
 
 const SMALL = matchMedia('(max-width: 40rem)');
 const rowHeight = () => (SMALL.matches ? 76 : 48); // as style.css has it
@@ -136,7 +136,7 @@ function stateOf(state, node, late) {
     return { kind: 'warn', text: inRound.state, note: inRound.reason || note.text };
   }
   if (inRound?.state === 'in') return { kind: 'good', text: 'in the sum', note: note.is_amiss ? note.text : '' };
-  const isAwaited = inRound && state.status?.run?.open?.mode !== 'async'; // a window waits for nobody
+  const isAwaited = inRound && !hasWindows(state.status?.run?.open);
   const text = [doing || (isAwaited ? 'awaited' : 'connected'), progress?.words].filter(Boolean).join(', ');
   const kind = note.is_amiss || node.workers === 0 ? 'warn' : doing && doing !== 'waiting' ? 'busy' : 'plain';
   return { kind, text, note: note.text, progress };
@@ -145,7 +145,7 @@ function stateOf(state, node, late) {
 function coordinatorWords(state) {
   const run = state.status?.run;
   if (!run) return 'no run';
-  return run.open ? `${run.open.mode === 'async' ? 'window' : 'round'} ${run.open.round} is open` : run.status;
+  return run.open ? `${hasWindows(run.open) ? 'window' : 'round'} ${run.open.round} is open` : run.status;
 }
 
 function awayNote(state, node) {

@@ -99,32 +99,31 @@ std::string keys_of(std::initializer_list<Named> all) {
   return text;
 }
 
-// Keys of a mode that the plan does not have.
+// Keys that the plan has no use for: why, and what to write.
+void note_in_vain(Notes& notes, std::string_view why, const std::string& keys, std::string_view instead) {
+  if (keys.empty()) return;
+  notes.push_back(format_text("{}, and nothing is done with {}: {}, or leave that out", why, keys, instead));
+}
+
 void note_unused(const round::Plan& plan, Notes& notes) {
   const round::Plan usual;
-  const std::string windows = keys_of({{"async.goal", plan.async_goal != usual.async_goal},
-                                       {"async.lead_max", plan.async_lead_max != usual.async_lead_max},
-                                       {"async.drift_max", plan.async_drift_max != usual.async_drift_max},
-                                       {"async.fairness", plan.async_fairness != usual.async_fairness}});
-  if (!windows.empty() && !round::is_async(plan)) {
-    notes.push_back(
-        format_text("without mode = \"async\" the run is synchronous, and nothing is done with {}: write "
-                    "mode = \"async\", or leave that out",
-                    windows));
+  if (round::is_async(plan)) {
+    note_in_vain(notes, "the deadlines of windows are not adaptive",
+                 keys_of({{"deadlines.soft_min_ms", plan.soft_deadline_min != usual.soft_deadline_min}}),
+                 "give deadlines.soft_ms");
+  } else {
+    note_in_vain(notes, "without mode = \"async\" the run is synchronous",
+                 keys_of({{"async.goal", plan.async_goal != usual.async_goal},
+                          {"async.lead_max", plan.async_lead_max != usual.async_lead_max},
+                          {"async.drift_max", plan.async_drift_max != usual.async_drift_max},
+                          {"async.fairness", plan.async_fairness != usual.async_fairness}}),
+                 "write mode = \"async\"");
   }
-  const std::string late = keys_of({{"staleness_max", plan.staleness_max != usual.staleness_max},
-                                    {"staleness_power", plan.staleness_power != usual.staleness_power}});
-  if (!late.empty() && !round::late_is_next(plan)) {
-    notes.push_back(
-        format_text("what misses its round goes into its site's residual, and nothing is done with {}: "
-                    "write late = \"next\" or mode = \"async\", or leave that out",
-                    late));
-  }
-  if (round::is_async(plan) && plan.soft_deadline_min != usual.soft_deadline_min) {
-    notes.push_back(
-        "the deadlines of windows are not adaptive, and with mode = \"async\" nothing is done with "
-        "deadlines.soft_min_ms: leave it out, and give deadlines.soft_ms");
-  }
+  if (round::late_is_next(plan)) return;
+  note_in_vain(notes, "what misses its round goes into its site's residual",
+               keys_of({{"staleness_max", plan.staleness_max != usual.staleness_max},
+                        {"staleness_power", plan.staleness_power != usual.staleness_power}}),
+               "write late = \"next\" or mode = \"async\"");
 }
 
 void note_windows(const round::Plan& plan, Notes& notes) {

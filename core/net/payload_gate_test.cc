@@ -116,12 +116,15 @@ TEST(PayloadGate, WhatIsGivenAheadIsNotCountedOn) {
     other.reset();
   }
   EXPECT_GT(woken, 0);
+  const Ticket small = gate->try_begin(3, 5, again);  // so that the larger one is not alone
+  EXPECT_TRUE(small->try_take(5, again));
   const Ticket larger = gate->try_begin(2, 70, again);
   EXPECT_FALSE(larger->try_take(20, again)) << "it cannot be finished beside what is held";
   woken = 0;
   stalled.reset();
   EXPECT_EQ(woken, 1);
-  EXPECT_TRUE(larger->try_take(70, again));
+  EXPECT_TRUE(larger->try_take(20, again));
+  EXPECT_TRUE(larger->try_take(50, again));
 }
 
 TEST(PayloadGate, NobodyGetsItsRestAheadOfThoseThatWait) {

@@ -60,6 +60,15 @@ class WaitsTest : public ApiTest {
     row.initial_model = store::model_digest(small_model().span());
     return test_.run(root_->runs().start(std::move(row), small_model())).value();
   }
+  // Two sites, and a run of them.
+  void run_of_two(const std::function<void(round::Plan&)>& change = {}) {
+    a_ = enrol("hospital-a");
+    b_ = enrol("hospital-b");
+    begin();
+    join(a_);
+    join(b_);
+    start(change);
+  }
   void wait_for(const std::string& event) {
     for (bool found = false; !found;) {
       test_.run(watcher_->wait());
@@ -86,6 +95,7 @@ class WaitsTest : public ApiTest {
   static std::string text(const json::value& value) { return std::string(value.as_string()); }
 
   std::shared_ptr<Watcher> watcher_;
+  NodeId a_, b_;
 };
 
 TEST_F(WaitsTest, WithoutRunAndSitesTheStatusSaysWhatIsMissing) {
@@ -125,19 +135,14 @@ TEST_F(WaitsTest, ARunThatCannotOpenARoundNamesThoseWhoAreAway) {
 }
 
 TEST_F(WaitsTest, AnOpenRoundSaysOfEachSiteWhereItIs) {
-  const NodeId a = enrol("hospital-a");
-  const NodeId b = enrol("hospital-b");
-  begin();
-  join(a);
-  join(b);
-  start();
+  run_of_two();
   wait_for("\"opened\"");
   json::object open = get("/v1/rounds/open");
   EXPECT_EQ(open.at("round"), 1);
   EXPECT_EQ(open.at("quorum"), 2);
   EXPECT_EQ(of(open.at("sites"), "name", "hospital-a").at("state"), "awaited");
   EXPECT_TRUE(of(open.at("sites"), "name", "hospital-a").at("doing").is_null()) << "it has not reported";
-  test_.on_strand([&] { root_->child_left(b); });
+  test_.on_strand([&] { root_->child_left(b_); });
   open = get("/v1/rounds/open");
   const json::object away = of(open.at("sites"), "name", "hospital-b");
   EXPECT_EQ(away.at("state"), "away");
@@ -150,13 +155,8 @@ TEST_F(WaitsTest, AnOpenRoundSaysOfEachSiteWhereItIs) {
 }
 
 TEST_F(WaitsTest, AnOpenWindowHasAGoalAndWaitsForThoseAloneWhoNeedSomebody) {
-  const NodeId a = enrol("hospital-a");
-  const NodeId b = enrol("hospital-b");
   enrol("hospital-c");
-  begin();
-  join(a);
-  join(b);
-  start([](round::Plan& plan) {
+  run_of_two([](round::Plan& plan) {
     round::set_mode("async", &plan);
     plan.async_goal = 1;
     plan.quorum = 1;
@@ -174,7 +174,7 @@ TEST_F(WaitsTest, AnOpenWindowHasAGoalAndWaitsForThoseAloneWhoNeedSomebody) {
   test_.on_strand([&] {
     const json::object line = json::parse(waits_line(*context_, root_->runs().active()->machine)).as_object();
     EXPECT_EQ(line.at("open").at("goal"), 1);
-    root_->child_left(b);
+    root_->child_left(b_);
   });
   const json::object away = of(get("/v1/status").at("waits"), "node", "hospital-b");
   EXPECT_EQ(away.at("severity"), "warning");
@@ -186,12 +186,7 @@ TEST_F(WaitsTest, AnOpenWindowHasAGoalAndWaitsForThoseAloneWhoNeedSomebody) {
 }
 
 TEST_F(WaitsTest, ARoundThatIsNoWindowHasNoGoal) {
-  const NodeId a = enrol("hospital-a");
-  const NodeId b = enrol("hospital-b");
-  begin();
-  join(a);
-  join(b);
-  start();
+  run_of_two();
   wait_for("\"opened\"");
   const json::object open = get("/v1/status").at("run").at("open").as_object();
   EXPECT_EQ(open.at("mode"), "rounds");
@@ -200,16 +195,11 @@ TEST_F(WaitsTest, ARoundThatIsNoWindowHasNoGoal) {
 }
 
 TEST_F(WaitsTest, ARefusedAndADecliningSiteAreToldApart) {
-  const NodeId a = enrol("hospital-a");
-  const NodeId b = enrol("hospital-b");
-  begin();
-  join(a);
-  join(b);
-  start();
+  run_of_two();
   wait_for("\"opened\"");
   test_.on_strand([&] {
-    root_->refused(RunId(1), RoundId(1), {}, {a, {Code::kInvalidArgument, "NaN in tensor 'w'"}});
-    root_->declined(b, {RunId(1), RoundId(1), AttemptId(1), {b, {Code::kUnavailable, "one of two workers is gone"}}});
+    root_->refused(RunId(1), RoundId(1), {}, {a_, {Code::kInvalidArgument, "NaN in tensor 'w'"}});
+    root_->declined(b_, {RunId(1), RoundId(1), AttemptId(1), {b_, {Code::kUnavailable, "one of two workers is gone"}}});
   });
   const json::object open = get("/v1/rounds/open");
   EXPECT_EQ(of(open.at("sites"), "name", "hospital-a").at("state"), "refused");
@@ -221,12 +211,7 @@ TEST_F(WaitsTest, ARefusedAndADecliningSiteAreToldApart) {
 }
 
 TEST_F(WaitsTest, APauseForWantOfAQuorumSaysWhyEachWasNotIn) {
-  const NodeId a = enrol("hospital-a");
-  const NodeId b = enrol("hospital-b");
-  begin();
-  join(a);
-  join(b);
-  start([](round::Plan& plan) {
+  run_of_two([](round::Plan& plan) {
     plan.soft_deadline = std::chrono::milliseconds(1);
     plan.hard_deadline = std::chrono::milliseconds(2);
     plan.attempts_max = 1;
@@ -268,27 +253,22 @@ TEST_F(WaitsTest, ANodeSaysSinceWhenItIsHereAndWhichParentItShouldHave) {
 }
 
 TEST_F(WaitsTest, WhatANodeReportsIsSaidUntilItGoesAway) {
-  const NodeId a = enrol("hospital-a");
-  const NodeId b = enrol("hospital-b");
-  begin();
-  join(a);
-  join(b);
-  start();
+  run_of_two();
   wait_for("\"opened\"");
   test_.on_strand([&] {
     round::NodeReport report;
-    report.node = a;
+    report.node = a_;
     report.doing = Doing::kSending;
     report.doing_for = std::chrono::seconds(10);
     report.workers = 1;
     report.done_bytes = 40 << 20;
     report.total_bytes = 400 << 20;
     report.heard = runtime_.clock.now();
-    root_->reported(a, report);
-    report.node = b;
+    root_->reported(a_, report);
+    report.node = b_;
     report.doing = Doing::kTraining;
     report.workers = 0;
-    root_->reported(b, report);
+    root_->reported(b_, report);
   });
   const json::object sending = of(get("/v1/rounds/open").at("sites"), "name", "hospital-a");
   EXPECT_THAT(text(sending.at("reason")), StartsWith("sending 40 of 400 MiB, "));
@@ -309,8 +289,8 @@ TEST_F(WaitsTest, WhatANodeReportsIsSaidUntilItGoesAway) {
   EXPECT_EQ(of(status.at("waits"), "node", "hospital-b").at("reason"), "no worker attached");
   EXPECT_EQ(of(status.at("problems"), "node", "hospital-b").at("what"), "hospital-b has no worker attached");
   EXPECT_EQ(of(get("/v1/nodes").at("nodes"), "name", "hospital-b").at("workers"), 0);
-  test_.on_strand([&] { root_->child_left(a); });
-  join(a);
+  test_.on_strand([&] { root_->child_left(a_); });
+  join(a_);
   EXPECT_TRUE(of(get("/v1/nodes").at("nodes"), "name", "hospital-a").at("doing").is_null()) << "it has not said yet";
 }
 

@@ -348,7 +348,7 @@ class LocalFederation(contextlib.AbstractContextManager):
             return files.load_model(path)
 
     def _fluvial(self, *arguments: str) -> str:
-        command = [executable(), *arguments, "--admin", self.admin_socket]  # above all variables
+        command = [executable(), *arguments, "--admin-socket", self.admin_socket]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise FederationFailed(f"`fluvial {' '.join(arguments[:2])}` failed: {done.stderr.strip()}")
