@@ -1,6 +1,7 @@
 """A federation of real processes on loopback, ports chosen by the kernel, any of which may be killed and started again; and a
 Prometheus beside it. Every process ends with the one that started it, however that ends."""
 
+import contextlib
 import ctypes
 import json
 import os
@@ -46,6 +47,15 @@ class Federation:
         process = self.running.pop(name)
         process.kill()
         process.wait()
+
+    @contextlib.contextmanager
+    def halted(self, name):
+        """Within the block the process does nothing at all, and does not know of it."""
+        process = self.running[name]
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)  # until it has stopped
+        yield
+        process.send_signal(signal.SIGCONT)
 
     def restart(self, name, *more):
         """With the same folder and on the same ports."""
