@@ -19,7 +19,10 @@ Result<Headline> headline(const TreeShape& shape, const Forms& forms, const std:
   found.moved = measured ? moved_bytes(shape, *measured, found.down) : encoded_bytes(shape, found.codec, found.down);
   found.bound = bound_of(shape, found.moved, found.machine, found.codec, found.down);
   found.processor_s = found.bound.processor_s(found.machine);
-  if (measured) found.ratio = measured->round_s / found.processor_s;
+  if (measured) {
+    found.ratio = measured->round_s / found.processor_s;
+    found.digested_ratio = measured->round_s / found.bound.digested_s(found.machine);
+  }
   return found;
 }
 

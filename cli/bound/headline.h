@@ -28,8 +28,9 @@ struct Headline {
   DownCosts down;
   TreeBytes moved;
   TreeBound bound;
-  double processor_s = 0;  // the bound
-  double ratio = 0;        // the measured round over it
+  double processor_s = 0;     // the bound
+  double ratio = 0;           // the measured round over it
+  double digested_ratio = 0;  // and over it with the digests
 };
 
 // Of a round that was measured, or (none) of what the codecs send. Probes this machine for about two seconds and

@@ -45,7 +45,8 @@ TreeBound bound_of(const TreeShape& shape, const TreeBytes& moved, const Machine
   bound.disk_bytes = (sites + models_written) * shape.model_bytes();
   bound.files_s = bound.disk_bytes * machine.file_cpu_s_byte;
   bound.worker_s = sites * params * codec.worker_s;
-  bound.digests_s = 2 * (moved.up + shape.edges() * shape.model_bytes()) * machine.sha256_s_byte;
+  bound.digests_s = (2 * moved.up + (shape.edges() + 1) * shape.model_bytes()) * machine.sha256_lanes_s_byte +
+                    shape.model_bytes() * machine.sha256_s_byte;
   // A worker writes its result; an agent reads it and the base, writes p. Both ends touch each byte that travels once.
   // A parent writes its sum; the root reads it, reads the model and writes the next.
   bound.memory_bytes = sites * 16 * params + 2 * tls_bytes + (shape.inner_nodes() + 1) * 8 * params + 16 * params +

@@ -10,14 +10,15 @@ namespace fluvial::cli::bound {
 // clock shows.
 struct MachineCosts {
   double cores = 1;
-  double seal_s_byte = 0;  // AES-GCM, the sender's end
-  double open_s_byte = 0;  // and the receiver's
-  double tcp_s_byte = 0;   // the kernel's share, both ends of a loopback connection
-  double sha256_s_byte = 0;
-  double file_cpu_s_byte = 0;  // to write a file, fsync included
-  double copy_s_byte = 0;      // memcpy: reads a byte and writes one
-  double disk_s_byte = 0;      // to write and fsync
-  double alpha_s = 0;          // half a round trip of one byte on the loopback
+  double seal_s_byte = 0;          // AES-GCM, the sender's end
+  double open_s_byte = 0;          // and the receiver's
+  double tcp_s_byte = 0;           // the kernel's share, both ends of a loopback connection
+  double sha256_s_byte = 0;        // of a stream
+  double sha256_lanes_s_byte = 0;  // of pieces of equal length, several at a time
+  double file_cpu_s_byte = 0;      // to write a file, fsync included
+  double copy_s_byte = 0;          // memcpy: reads a byte and writes one
+  double disk_s_byte = 0;          // to write and fsync
+  double alpha_s = 0;              // half a round trip of one byte on the loopback
 };
 
 // Of a codec on this machine, in processor-seconds a parameter.
@@ -69,7 +70,9 @@ struct TreeBound {
   double kernels_s = 0;
   double files_s = 0;  // p once at each site; at the root the model, and what sites train from after a difference
   double worker_s = 0;
-  double digests_s = 0;     // of every update and model (decoded) once at each end: beside the bound, as they can merge
+  // Beside the bound: of every update at both ends of its edge and of the model (decoded) at each node, in lanes; and
+  // of the model at the root once more, as the stream that names it.
+  double digests_s = 0;
   double memory_bytes = 0;  // read or written at least
   double memory_s = 0;      // by all cores together, as fast as one copies
   double disk_bytes = 0;
@@ -78,6 +81,7 @@ struct TreeBound {
   double processor_s(const MachineCosts& machine) const {
     return (cipher_s + tcp_s + kernels_s + files_s + worker_s) / machine.cores;
   }
+  double digested_s(const MachineCosts& machine) const { return processor_s(machine) + digests_s / machine.cores; }
 };
 
 // `moved` is what travels over TLS, measured or encoded_bytes().

@@ -45,16 +45,22 @@ TEST(TreeBound, BytesOfAModelInAnotherFormByHand) {
 }
 
 TEST(TreeBound, ProcessorOfAFlatTreeByHand) {
-  const MachineCosts machine{
-      .cores = 2, .seal_s_byte = 10, .open_s_byte = 20, .tcp_s_byte = 5, .sha256_s_byte = 0.5, .file_cpu_s_byte = 2};
+  const MachineCosts machine{.cores = 2,
+                             .seal_s_byte = 10,
+                             .open_s_byte = 20,
+                             .tcp_s_byte = 5,
+                             .sha256_s_byte = 3,
+                             .sha256_lanes_s_byte = 0.5,
+                             .file_cpu_s_byte = 2};
   const TreeBound bound = bound_of(kFlat, {.up = 100, .down = 50}, machine, kInt8, kWhole);
   EXPECT_EQ(bound.cipher_s, 150 * 30);
   EXPECT_EQ(bound.tcp_s, 150 * 5);
   EXPECT_EQ(bound.kernels_s, 1'000 * (4 * 3 + 4 * 2 + 5));
   EXPECT_EQ(bound.files_s, 5 * 4'000 * 2);  // p of four sites and one model
   EXPECT_EQ(bound.worker_s, 4 * 1'000 * 7);
-  EXPECT_EQ(bound.digests_s, 100 + 16'000);  // at both ends: the updates, and four models
+  EXPECT_EQ(bound.digests_s, 100 + 10'000 + 12'000);  // the updates at both ends, five models; one of them as a stream
   EXPECT_EQ(bound.processor_s(machine), (4'500 + 750 + 25'000 + 40'000 + 28'000) / 2.0);  // without the digests
+  EXPECT_EQ(bound.digested_s(machine), (98'250 + 22'100) / 2.0);
 }
 
 TEST(TreeBound, MemoryAndDiskOfAFlatTreeByHand) {
@@ -69,11 +75,11 @@ TEST(TreeBound, MemoryAndDiskOfAFlatTreeByHand) {
 
 // Eight sites below two regions: ten edges, each of whose lower ends decodes.
 TEST(TreeBound, ProcessorOfADifferenceByHand) {
-  const MachineCosts machine{.sha256_s_byte = 0.5, .file_cpu_s_byte = 2};
+  const MachineCosts machine{.sha256_s_byte = 1, .sha256_lanes_s_byte = 0.5, .file_cpu_s_byte = 2};
   const TreeShape tree{.sites = 8, .aggregators = 2, .tiers = 1, .params = 100};
   const TreeBound bound = bound_of(tree, {.up = 1'000, .down = 1'000}, machine, kInt8, kDelta);
   EXPECT_EQ(bound.kernels_s, 100 * (8 * 3 + 10 * 2 + 5) + 100 * (10 * 13 + 11));
-  EXPECT_EQ(bound.digests_s, 1'000 + 10 * 400) << "of models as decoded, not as sent";
+  EXPECT_EQ(bound.digests_s, 1'000 + 11 * 200 + 400) << "of models as decoded, not as sent";
   EXPECT_EQ(bound.files_s, 10 * 400 * 2) << "p of eight sites, the master, what sites train from";
   EXPECT_EQ(bound_of(tree, {}, machine, kInt8, kRounded).files_s, 9 * 400 * 2) << "which is made anew of the master";
   EXPECT_EQ(bound_of(tree, {}, machine, kInt8, kRounded).kernels_s, 100 * (8 * 3 + 10 * 2 + 5) + 100 * (10 * 6 + 4));

@@ -152,7 +152,10 @@ TEST(BenchBound, StandsBesideTheTreeThatWasMeasured) {
   ASSERT_EQ(tree.exit_status, 0) << tree.output;
   const value measured = read_json(path);
   EXPECT_GT(cli::number_member(measured, "processor_bound_seconds", 0), 0);
-  EXPECT_GT(cli::number_member(measured, "round_over_processor_bound", 0), 0);
+  const double ratio = cli::number_member(measured, "round_over_processor_bound", 0);
+  const double digested = cli::number_member(measured, "round_over_processor_bound_with_digests", 0);
+  EXPECT_GT(digested, 0);
+  EXPECT_LT(digested, ratio) << "a bound that has the digests as well is a greater one";
 
   const CommandRun ran = run_fluvial(*supervisor, folder, {"bench", "bound", "--tree", path, "--json"});
   ASSERT_EQ(ran.exit_status, 0) << ran.output;
