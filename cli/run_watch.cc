@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "cli/round_view.h"
+#include "cli/waits.h"
 
 namespace fluvial::cli {
 namespace {
@@ -122,8 +123,8 @@ int watch_run(const Io& io, std::string_view command, const AdminClient& client,
   }
   RunWatch watch(io, watched, options, *run);
   if (!watched.json) {
-    io.print(fmt::format("run {} {}: {} of {} rounds committed\n", watched.run, text_member(*run, "name"),
-                         count_member(*run, "committed"), count_member(*run, "rounds")));
+    io.print(fmt::format("run {} {}: {}\n", watched.run, text_member(*run, "name"),
+                         committed_words(*run, count_member(*run, "committed"))));
   }
   for (;;) {
     const Status ended = client.watch(watch.target(), [&](const json::value& event) {

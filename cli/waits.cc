@@ -49,9 +49,9 @@ std::string run_line(const json::value& run, const Terminal& terminal) {
   const std::string status = text_member(run, "status");
   const bool is_well = status == "running" || status == "done";
   const std::string shown = is_well ? terminal.green(status) : terminal.red(status);
-  return fmt::format("{}  {}  {} of {} rounds committed\n",
+  return fmt::format("{}  {}  {}\n",
                      terminal.bold(fmt::format("run {} {}", count_member(run, "id"), text_member(run, "name"))), shown,
-                     count_member(run, "round"), count_member(run, "rounds"));
+                     committed_words(run, count_member(run, "round")));
 }
 
 std::string counted(std::uint64_t here, std::uint64_t all, const char* what, const Terminal& terminal) {
@@ -108,6 +108,11 @@ std::string open_words(const json::value& open) {
 }
 
 bool is_async(const json::value& of) { return text_member(of, "mode") == "async"; }
+
+std::string committed_words(const json::value& run, std::uint64_t committed) {
+  return fmt::format("{} of {} {} committed", committed, count_member(run, "rounds"),
+                     is_async(run) ? "windows" : "rounds");
+}
 
 std::uint64_t wanted_in(const json::value& open) {
   return count_member(open, is_async(open) ? "goal" : "participants");

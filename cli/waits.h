@@ -20,8 +20,10 @@ std::string waits_names(const json::array& waits, std::size_t names_max);
 // "round 17 open for 12 s (attempt 2): 2 of 4 in, quorum 3" of a run's `open`, "window 17 open for 2 s: 2 of 3 in" with
 // its goal; empty when none is open.
 std::string open_words(const json::value& open);
-bool is_async(const json::value& of);              // an open round, a run or a plan whose rounds are windows
-std::uint64_t wanted_in(const json::value& open);  // everybody, or a window's goal
+bool is_async(const json::value& of);  // an open round, a run or a plan whose rounds are windows
+std::string committed_words(const json::value& run,
+                            std::uint64_t committed);  // "16 of 100 rounds committed", or windows
+std::uint64_t wanted_in(const json::value& open);      // everybody, or a window's goal
 // "pass 1 of 2" of an open round with several; else empty.
 std::string pass_words(const json::value& open);
 

@@ -114,6 +114,12 @@ TEST(StatusScreen, SaysWhatRunsWhatIsWaitedForWhatIsWrongAndWhatToDo) {
   EXPECT_THAT(screen, Not(HasSubstr("nothing is wrong")));
 }
 
+TEST(StatusScreen, CallsTheRoundsOfARunWithoutABarrierWindows) {
+  json::value now = status();
+  now.at("runs").as_array()[0].as_object()["mode"] = "async";
+  EXPECT_THAT(status_screen(now, Terminal::plain()), HasSubstr("run 3 digits  running  16 of 100 windows committed\n"));
+}
+
 TEST(StatusScreen, SaysWhatWorkersReportedOfTheLastRound) {
   json::value now = status();
   now.at("runs").as_array()[0].as_object()["last"] = json::object{{"metrics", {{"perplexity", 31.5}}}};

@@ -54,7 +54,7 @@ export function facts(state) {
   const list = [];
   const add = (name, value, of, note) =>
     list.push(h('div.fact', { 'data-key': name }, h('dt', null, name), h('dd', null, value, of && h('small', null, ` ${of}`)), note));
-  add('Round', shown ? String(shown.committed ?? 0) : '–', shown && `of ${shown.rounds}`);
+  add(hasWindows(shown) ? 'Window' : 'Round', shown ? String(shown.committed ?? 0) : '–', shown && `of ${shown.rounds}`);
   add('Sites', String(there('site')), `of ${all('site')} connected`);
   if (all('aggregator') > 0) add('Aggregators', String(there('aggregator')), `of ${all('aggregator')} connected`);
   add('Last round', last ? seconds(last.seconds) : '–', last && `${last.contributors?.length ?? 0} of ${last.participants} sites`);
@@ -162,8 +162,9 @@ export function runList(state) {
   return h(
     'ul.runs',
     null,
-    runs.slice(0, RUNS_SHOWN).map((run) =>
-      h(
+    runs.slice(0, RUNS_SHOWN).map((run) => {
+      const word = hasWindows(run) ? 'window' : 'round';
+      return h(
         'li',
         { 'data-key': `run ${run.id}` },
         h(
@@ -171,13 +172,13 @@ export function runList(state) {
           null,
           h('span.pill', { 'data-state': run.status }, run.status),
           h('strong', null, `${run.id} ${run.name}`),
-          h('span.muted', null, `${run.committed ?? 0} of ${count(run.rounds, 'round')} · ${run.codec}`),
+          h('span.muted', null, `${run.committed ?? 0} of ${count(run.rounds, word)} · ${run.codec}`),
         ),
-        bar((run.committed ?? 0) / run.rounds, `run ${run.id}: ${percent((run.committed ?? 0) / run.rounds)} of its rounds`),
+        bar((run.committed ?? 0) / run.rounds, `run ${run.id}: ${percent((run.committed ?? 0) / run.rounds)} of its ${word}s`),
         (run.waiting || run.reason) && h('p.reason', null, run.waiting || run.reason),
         h('div.buttons', null, runButtons(state, run, shown)),
-      ),
-    ),
+      );
+    }),
     runs.length > RUNS_SHOWN && h('li.muted', null, `and ${runs.length - RUNS_SHOWN} earlier ones: fluvial run list`),
   );
 }

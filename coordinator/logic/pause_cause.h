@@ -7,9 +7,10 @@
 
 namespace fluvial::coordinator {
 
-// What the machine writes into the reasons of the pauses that it decides itself.
+// What the machine writes into the reasons of its waiting, and of the pauses that it decides itself.
 inline constexpr std::string_view kNoQuorumPhrase = "no quorum after ";
 inline constexpr std::string_view kMendPhrase = "mend it, then resume the run";
+inline constexpr std::string_view kSitesPhrase = "waiting for sites: ";
 inline constexpr std::string_view kNoRoomPhrase = "the plan leaves no room: ";
 inline constexpr std::string_view kSumPhrase = "the sum could not be made: ";
 

@@ -113,7 +113,7 @@ void RunMachine::try_open(Effects& out) {
   const std::vector<SiteId> chosen = round::sample_sites(sites, plan_.participants_fraction, plan_.seed, round);
   if (sites.size() < plan_.participants_min || chosen.size() < plan_.quorum || chosen.empty()) {
     const std::size_t heavy = connected_.size() - sites.size();
-    reason_ = "waiting for sites: " + std::to_string(sites.size()) + " connected" +
+    reason_ = std::string(kSitesPhrase) + std::to_string(sites.size()) + " connected" +
               (heavy == 0 ? "" : " (without " + std::to_string(heavy) + " of a maximum weight of 2^20 or more)") +
               ", round " + std::to_string(round.value()) + " needs " + std::to_string(plan_.participants_min) +
               " and a quorum of " + std::to_string(plan_.quorum) + " among those sampled";

@@ -333,8 +333,11 @@ def a_window_has_a_goal_and_waits_for_nobody(browser):
     status["run"]["mode"] = "async"
     status["run"]["open"].update(mode="async", goal=3)
     status["waits"] = []
+    run = next(run for run in scene["/v1/runs"]["runs"] if run["id"] == 3)
+    run["mode"] = "async"
     with Shown(browser, scene) as (coordinator, page):
         page.wait_text("Window 18", "#round")
+        assert f"of {run['rounds']} windows" in page.text("main").replace("\u00a0", " "), page.text("main")
         text = page.text("#round").replace("\u00a0", " ")
         assert "2 of 3" in text and "All sites" not in text and "Waits for" not in text, text
         coordinator.send("opened", {"event": "opened", "run": 3, "round": 19, "attempt": 1, "participants": 6, "at": scenes.ago(0)})

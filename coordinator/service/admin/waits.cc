@@ -4,6 +4,7 @@
 #include <boost/json.hpp>
 #include <utility>
 
+#include "coordinator/logic/pause_cause.h"
 #include "coordinator/logic/tiers.h"
 #include "coordinator/service/json.h"
 #include "core/round/window_goal.h"
@@ -46,9 +47,8 @@ void wait_for_round(const Context& admin, const RunMachine& machine, std::vector
 
 void wait_for_sites(const Context& admin, const RunMachine& machine, std::vector<Wait>& waits) {
   const std::string wanted = "`fluvial nodes list` shows who there is; the plan's participants say how many it needs";
-  static constexpr std::string_view kSaid = "waiting for sites: ";  // by `what`
   std::string missing = machine.reason();
-  if (missing.starts_with(kSaid)) missing.erase(0, kSaid.size());
+  if (missing.starts_with(kSitesPhrase)) missing.erase(0, kSitesPhrase.size());  // `what` says so
   waits.push_back({"", "sites", reason(std::move(missing), wanted)});
   const Federation& book = admin.book();
   for (const auto& [id, node] : book.nodes()) {
