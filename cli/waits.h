@@ -21,9 +21,9 @@ std::string waits_names(const json::array& waits, std::size_t names_max);
 // its goal; empty when none is open.
 std::string open_words(const json::value& open);
 bool is_async(const json::value& of);  // an open round, a run or a plan whose rounds are windows
-std::string committed_words(const json::value& run,
-                            std::uint64_t committed);  // "16 of 100 rounds committed", or windows
-std::uint64_t wanted_in(const json::value& open);      // everybody, or a window's goal
+// "16 of 100 rounds committed", or windows.
+std::string committed_words(const json::value& run, std::uint64_t committed);
+std::uint64_t wanted_in(const json::value& open);  // everybody, or a window's goal
 // "pass 1 of 2" of an open round with several; else empty.
 std::string pass_words(const json::value& open);
 
