@@ -64,7 +64,7 @@ Status read_log(const Commands& commands, const AdminOptions& options, const Vis
   }
 }
 
-std::string one_line(const AuditLine& line, bool as_json) {
+std::string audit_line(const AuditLine& line, bool as_json) {
   if (as_json) return json::serialize(audit_object(line)) + "\n";
   return fmt::format("{}  {}  {}  {}  {}  {}  {}\n", line.row.number, format_time(audit_time(line.row.at)), line.kind,
                      audit_what(line), audit_by(line), line.text("from", "-"), line.text("detail", "-"));
@@ -75,7 +75,7 @@ int follow(const Io& io, const ShowOptions& options, std::uint64_t after) {
   const AdminClient client = options.client();
   const auto tell = [&](const AuditRow& row) -> Status {
     const AuditLine line = audit_line_of(row);
-    if (is_shown(options.filter, line)) io.print(one_line(line, options.json));
+    if (is_shown(options.filter, line)) io.print(audit_line(line, options.json));
     return {};
   };
   bool answers = true;
@@ -111,7 +111,7 @@ int show(const Commands& commands, ShowOptions options) {
   });
   if (!read.ok()) return fail(io, "audit show", read.error());
   if (options.follow) {
-    for (const AuditLine& line : lines) io.print(one_line(line, options.json));
+    for (const AuditLine& line : lines) io.print(audit_line(line, options.json));
     return follow(io, options, newest);
   }
   if (options.json) {

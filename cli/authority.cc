@@ -30,7 +30,7 @@ struct StepOptions : AdminOptions {
 };
 
 // The coordinator reads them, wherever it runs from.
-std::string absolute(const std::string& path) {
+std::string absolute_or_none(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
 }
 
@@ -38,9 +38,9 @@ int step(const Io& io, const StepOptions& options, const std::string& name) {
   json::object body;
   if (options.force) body["force"] = true;
   if (!options.certificate.empty()) {
-    body["certificate"] = absolute(options.certificate);
-    body["key"] = absolute(options.key);
-    body["root"] = absolute(options.root);
+    body["certificate"] = absolute_or_none(options.certificate);
+    body["key"] = absolute_or_none(options.key);
+    body["root"] = absolute_or_none(options.root);
   }
   const auto authority = options.client().post("/v1/authority/rollover/" + name, body);
   if (!authority.ok()) return fail(io, "authority rollover " + name, authority.error());

@@ -19,7 +19,7 @@ namespace {
 using simulator::BiasFigures;
 using simulator::TrainingFigures;
 
-struct Options {
+struct AsynchronyOptions {
   simulator::StudyFederation federation;
   std::uint64_t training_s = 10;
   std::uint64_t minutes = 30;
@@ -90,7 +90,7 @@ const std::vector<TrainingFigures>& patient_of(const std::vector<Training>& all)
   return (found == all.end() ? all.front() : *found).seeds;
 }
 
-void print(const Io& io, const Options& options, const std::vector<Training>& measured) {
+void print(const Io& io, const AsynchronyOptions& options, const std::vector<Training>& measured) {
   io.print(fmt::format("Softmax regression until {} of the way from the first loss to the least is behind\n",
                        format_percent(options.closed)));
   Table table({{"MODE"},
@@ -169,7 +169,8 @@ json::array to_json(const std::vector<Measured<Figures>>& measured) {
   return modes;
 }
 
-json::object to_json(const Options& options, const std::vector<Training>& training, const std::vector<Bias>& bias) {
+json::object to_json(const AsynchronyOptions& options, const std::vector<Training>& training,
+                     const std::vector<Bias>& bias) {
   const simulator::StudyFederation& federation = options.federation;
   return {{"sites", federation.sites},
           {"aggregators", federation.aggregators},
@@ -185,8 +186,8 @@ json::object to_json(const Options& options, const std::vector<Training>& traini
 
 // Every mode and seed, by what measures one.
 template <typename Figures, typename Measure>
-Result<std::vector<Measured<Figures>>> measure_all(const Io& io, const Options& options, std::string_view what,
-                                                   Measure measure) {
+Result<std::vector<Measured<Figures>>> measure_all(const Io& io, const AsynchronyOptions& options,
+                                                   std::string_view what, Measure measure) {
   std::vector<Measured<Figures>> all;
   for (simulator::Mode& mode : simulator::modes_of(options.federation)) {
     if (Terminal::of(io.err).is_interactive()) io.note(fmt::format("{}: {}\n", what, mode.name));
@@ -199,7 +200,7 @@ Result<std::vector<Measured<Figures>>> measure_all(const Io& io, const Options& 
   return all;
 }
 
-int run(const Io& io, Options options) {
+int run_asynchrony(const Io& io, AsynchronyOptions options) {
   simulator::StudyFederation& federation = options.federation;
   federation.training = std::chrono::seconds(options.training_s);
   federation.lasts = std::chrono::minutes(options.minutes);
@@ -221,7 +222,7 @@ int run(const Io& io, Options options) {
   return written.ok() ? kDone : fail(io, "bench asynchrony", written.error());
 }
 
-constexpr const char* kFooter =
+constexpr const char* kAsynchronyFooter =
     "Each mode is the same federation with other keys in its plan: rounds that close without who is late, rounds that\n"
     "wait for all, rounds with late = \"next\", windows with half of the sites as their goal, windows with one.\n"
     "The coordinator, the aggregators and the sites are the shipped code in virtual time, the training is real, and\n"
@@ -258,7 +259,7 @@ void declare_federation(CLI::App& asynchrony, simulator::StudyFederation& federa
 }  // namespace
 
 void add_bench_asynchrony_command(CLI::App& bench, Commands& commands) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<AsynchronyOptions>();
   CLI::App* asynchrony = bench.add_subcommand(
       "asynchrony",
       "real training with slow sites, in virtual time: rounds and windows to the same loss, and their bias");
@@ -278,9 +279,10 @@ void add_bench_asynchrony_command(CLI::App& bench, Commands& commands) {
       ->check(CLI::Range(0.01, 1.0))
       ->capture_default_str();
   asynchrony->add_option("--json", options->json, "write the figures of every seed to this file")->type_name("FILE");
-  asynchrony->footer(kFooter);
-  asynchrony->callback(
-      [&commands, options] { commands.chosen = [&commands, options] { return run(commands.io, *options); }; });
+  asynchrony->footer(kAsynchronyFooter);
+  asynchrony->callback([&commands, options] {
+    commands.chosen = [&commands, options] { return run_asynchrony(commands.io, *options); };
+  });
 }
 
 }  // namespace fluvial::cli

@@ -21,7 +21,7 @@
 namespace fluvial::cli {
 namespace {
 
-struct Options {
+struct BoundOptions {
   bound::TreeShape shape{.sites = 4, .aggregators = 0, .tiers = 1, .params = 10'000'000};
   bound::Forms forms;
   std::string tree;  // what bench tree --json wrote; its shape then
@@ -46,7 +46,7 @@ double measured_cpu_s(const simulator::MeasuredRun& run) {
          rounds;
 }
 
-Result<Report> make_report(const Options& options, const std::string& folder) {
+Result<Report> make_report(const BoundOptions& options, const std::string& folder) {
   Report report{.shape = options.shape, .forms = options.forms};
   if (!options.tree.empty()) {
     FLUVIAL_ASSIGN(report.measured, read_bench_result(options.tree));
@@ -186,7 +186,7 @@ void print_collectives(const Io& io, const Report& report) {
   io.print("by the textbooks' model: each node with a processor and a full-duplex line of its own\n");
 }
 
-int run(const Io& io, const Options& options) {
+int run_bound(const Io& io, const BoundOptions& options) {
   const auto down = aggregate::parse_down(options.forms.down);
   if (!down.ok()) return fail(io, "bench bound: --down", down.error(), kUsage);
   auto folder = WorkFolder::open(options.work_dir, false, "bound");
@@ -208,7 +208,7 @@ int run(const Io& io, const Options& options) {
 }  // namespace
 
 void add_bench_bound_command(CLI::App& bench, Commands& commands) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BoundOptions>();
   CLI::App* bound = bench.add_subcommand("bound", "what a round of a tree cannot get below on this machine");
   const auto number = [bound](const std::string& flag, std::uint64_t& value, const std::string& help,
                               std::uint64_t least, std::uint64_t most) {
@@ -240,7 +240,7 @@ void add_bench_bound_command(CLI::App& bench, Commands& commands) {
       "Example:\n  fluvial bench tree --sites 4 --aggregators 0 --json tree.json\n  fluvial bench bound --tree "
       "tree.json");
   bound->callback(
-      [&commands, options] { commands.chosen = [&commands, options] { return run(commands.io, *options); }; });
+      [&commands, options] { commands.chosen = [&commands, options] { return run_bound(commands.io, *options); }; });
 }
 
 }  // namespace fluvial::cli

@@ -15,10 +15,8 @@
 namespace fluvial::cli {
 namespace {
 
-constexpr std::size_t kParams = Federation::kParams;
 constexpr std::uint64_t kFreeze = 2;
 constexpr std::size_t kNobody = 99;
-using Late = Federation::Late;
 
 round::Plan plan_with(const std::string& codec) {
   round::Plan plan;
@@ -37,7 +35,7 @@ Buffer copy_of(const Buffer& bytes) {
 
 class OnebitAuditTest : public ::testing::Test {
  protected:
-  OnebitAuditTest() { fill_model(Federation::kSeed, model_); }
+  OnebitAuditTest() { fill_model(kSeed, model_); }
 
   // The federation takes the round, `slip` changes what is said of it, and the audit looks.
   Status follow(std::uint64_t number, std::size_t late = kNobody, Late fate = Late::kSent,
@@ -68,7 +66,7 @@ class OnebitAuditTest : public ::testing::Test {
 
   const std::vector<AuditSite> sites_ = {{1, 12, "site-1"}, {2, 10, "site-2"}, {3, 11, "site-3"}};
   Federation federation_{plan_with("onebit_adam:freeze=2"), sites_};
-  Audit audit_{plan_with("onebit_adam:freeze=2"), Federation::kSeed, 1, sites_, kBenchWeightMax};
+  Audit audit_{plan_with("onebit_adam:freeze=2"), kSeed, 1, sites_, kBenchWeightMax};
   std::vector<float> model_ = std::vector<float>(kParams);
 };
 

@@ -21,8 +21,8 @@
 namespace fluvial::cli {
 namespace {
 
-constexpr std::size_t kParams = 5'000;
-constexpr std::uint64_t kSeed = 7;
+constexpr std::size_t kPassParams = 5'000;
+constexpr std::uint64_t kPassSeed = 7;
 
 using Sites = std::set<std::size_t>;  // from 0
 
@@ -38,16 +38,16 @@ std::vector<std::span<const float>> spans_of(const std::vector<std::vector<float
   return {vectors.begin(), vectors.end()};
 }
 
-class Federation {
+class PassFederation {
  public:
-  Federation(const round::Plan& plan, const round::Schema& schema, std::vector<AuditSite> sites)
+  PassFederation(const round::Plan& plan, const round::Schema& schema, std::vector<AuditSite> sites)
       : plan_(plan),
         sites_(std::move(sites)),
         codec_(kernels::make_codec(kernels::parse_codec(plan.codec).value()).value()),
         shapes_(schema, plan.chunk_values),
         state_(zeros(codec_->state_bytes(shapes_.schema()))),
-        residuals_(sites_.size(), std::vector<float>(kParams)),
-        optimizer_(aggregate::initial_state(plan.optimizer, kParams)),
+        residuals_(sites_.size(), std::vector<float>(kPassParams)),
+        optimizer_(aggregate::initial_state(plan.optimizer, kPassParams)),
         scale_(aggregate::scale_for(plan, sites_.size() * kBenchWeightMax).value()) {}
 
   json::object round(std::uint64_t number, std::vector<float>& model, const Course& course = {}) {
@@ -113,9 +113,9 @@ class Federation {
   std::vector<std::vector<float>> train(std::uint64_t number, const std::vector<float>& model, const Sites& not_made) {
     std::vector<std::vector<float>> had;
     for (std::size_t s = 0; s < sites_.size(); ++s) {
-      std::vector<float>& p = had.emplace_back(kParams);
+      std::vector<float>& p = had.emplace_back(kPassParams);
       if (not_made.contains(s)) continue;
-      apply_update({kSeed, number, sites_[s].index}, model, p);
+      apply_update({kPassSeed, number, sites_[s].index}, model, p);
       kernels::pseudo_gradient(model, p, residuals_[s], p);
     }
     return had;
@@ -176,7 +176,7 @@ class Federation {
 
 class PassesAuditTest : public ::testing::Test {
  protected:
-  PassesAuditTest() { fill_model(kSeed, model_); }
+  PassesAuditTest() { fill_model(kPassSeed, model_); }
 
   static round::Plan plan() {
     round::Plan plan;
@@ -207,10 +207,10 @@ class PassesAuditTest : public ::testing::Test {
   void expect_residuals() { cli::expect_residuals(audit_, federation_, sites_); }
 
   const std::vector<AuditSite> sites_ = {{1, 12, "site-1"}, {2, 10, "site-2"}, {3, 11, "site-3"}};
-  const round::Schema schema_ = bench_schema(kParams, true);
-  Federation federation_{plan(), schema_, sites_};
-  Audit audit_{plan(), kSeed, 1, sites_, kBenchWeightMax, schema_};
-  std::vector<float> model_ = std::vector<float>(kParams);
+  const round::Schema schema_ = bench_schema(kPassParams, true);
+  PassFederation federation_{plan(), schema_, sites_};
+  Audit audit_{plan(), kPassSeed, 1, sites_, kBenchWeightMax, schema_};
+  std::vector<float> model_ = std::vector<float>(kPassParams);
 };
 
 TEST_F(PassesAuditTest, AgreesWithTheKernelsOverSeveralRounds) {
@@ -251,8 +251,8 @@ TEST_F(PassesAuditTest, AgreesWithOtherOptimizersThanTheMean) {
     SCOPED_TRACE(optimizer);
     round::Plan wanted = plan();
     wanted.optimizer = round::parse_server_optimizer(optimizer).value();
-    Federation federation(wanted, schema_, sites_);
-    Audit audit(wanted, kSeed, 1, sites_, kBenchWeightMax, schema_);
+    PassFederation federation(wanted, schema_, sites_);
+    Audit audit(wanted, kPassSeed, 1, sites_, kBenchWeightMax, schema_);
     std::vector<float> model = model_;
     for (std::uint64_t round = 1; round <= 3; ++round) {
       const std::vector<float> base = model;
@@ -301,7 +301,7 @@ TEST_F(PassesAuditTest, AStateThatGoesOnWithOtherBitsIsFound) {
 
 TEST_F(PassesAuditTest, AResidualThatWasLostIsFound) {
   expect_right(1);
-  federation_.residual(1).assign(kParams, 0.0F);
+  federation_.residual(1).assign(kPassParams, 0.0F);
   const Status status = follow(2);
   ASSERT_FALSE(status.ok());
   EXPECT_THAT(status.error().message, ::testing::HasSubstr("site 2"));
@@ -318,7 +318,7 @@ TEST_F(PassesAuditTest, ARunThatContinuesAnotherBeginsWithItsFactors) {
   round::Plan next = plan();
   next.seed = 6;
   next.chunk_values = 1'000;
-  Federation federation(next, schema_, sites_);
+  PassFederation federation(next, schema_, sites_);
   // settle() of the old factors into a state of the new run, as whoever starts it does.
   const auto codec = kernels::make_codec(kernels::parse_codec(next.codec).value()).value();
   const aggregate::Shapes shapes(schema_, next.chunk_values);

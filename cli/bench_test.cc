@@ -12,10 +12,6 @@
 namespace fluvial::cli {
 namespace {
 
-constexpr std::size_t kParams = Federation::kParams;
-constexpr std::uint64_t kSeed = Federation::kSeed;
-using Late = Federation::Late;
-
 class AuditTest : public ::testing::TestWithParam<const char*> {
  protected:
   AuditTest() {

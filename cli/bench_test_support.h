@@ -22,11 +22,14 @@
 
 namespace fluvial::cli {
 
+inline constexpr std::size_t kParams = 5'000;
+inline constexpr std::uint64_t kSeed = 7;
+
+// What becomes of the update of a site that is not in: it had sent it, it had not, or it was killed while it trained.
+enum class Late { kSent, kFolded, kLost };
+
 class Federation {
  public:
-  static constexpr std::size_t kParams = 5'000;
-  static constexpr std::uint64_t kSeed = 7;
-
   Federation(const round::Plan& plan, std::vector<AuditSite> sites)
       : plan_(plan),
         sites_(std::move(sites)),
@@ -36,9 +39,6 @@ class Federation {
     for (std::size_t s = 0; s < sites_.size(); ++s) states_.push_back(zeros(codec_->state_bytes(schema())));
     state_ = aggregate::initial_state(plan.optimizer, kParams);
   }
-
-  // What becomes of the update of a site that is not in: it had sent it, it had not, or it was killed while it trained.
-  enum class Late { kSent, kFolded, kLost };
 
   // As the admin API tells of it. `late` is not in.
   json::object round(std::uint64_t number, const std::vector<float>& base, std::vector<float>& next, std::size_t late,

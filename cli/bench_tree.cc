@@ -25,7 +25,7 @@
 namespace fluvial::cli {
 namespace {
 
-struct Options {
+struct TreeOptions {
   FederationShape shape{.sites = 8, .aggregators = 2, .tiers = 1, .weight_max = kBenchWeightMax};
   std::uint64_t params = 10'000'000;
   std::string codec = "fp32";
@@ -51,7 +51,7 @@ struct Outcome {
   Status exact;
 };
 
-round::Plan plan_of(const Options& options) {
+round::Plan plan_of(const TreeOptions& options) {
   round::Plan plan;
   plan.name = "bench";
   plan.rounds = options.rounds;
@@ -73,12 +73,12 @@ round::Plan plan_of(const Options& options) {
   return plan;
 }
 
-round::Schema schema_of(const Options& options) {
-  const auto codec = kernels::make_codec(*kernels::parse_codec(options.codec));  // run() has seen that it parses
+round::Schema schema_of(const TreeOptions& options) {
+  const auto codec = kernels::make_codec(*kernels::parse_codec(options.codec));  // run_tree() has seen that it parses
   return bench_schema(options.params, codec.ok() && (*codec)->passes() > 1);
 }
 
-Status write_initial_model(const Options& options, const std::string& path) {
+Status write_initial_model(const TreeOptions& options, const std::string& path) {
   const round::Schema schema = schema_of(options);
   Buffer bytes(static_cast<std::size_t>(schema.model_bytes()));
   fill_model(options.seed,
@@ -87,7 +87,7 @@ Status write_initial_model(const Options& options, const std::string& path) {
   return store::write_model(files, path, schema, bytes.span(), {});
 }
 
-Status collect(const LocalFederation& federation, const Options& options, Outcome& outcome) {
+Status collect(const LocalFederation& federation, const TreeOptions& options, Outcome& outcome) {
   const AdminClient& admin = federation.admin();
   FLUVIAL_ASSIGN(const json::value rounds,
                  admin.get(fmt::format("/v1/rounds?run={}&from=1&limit={}", outcome.run, options.rounds)));
@@ -125,7 +125,7 @@ Result<std::vector<float>> read_values(const std::string& path, std::uint64_t pa
 
 // Models of earlier rounds are not kept, as in any run: what they must have been is held to their digests, and the last
 // one to its bytes.
-Status audit(const Io& io, const Options& options, const Outcome& outcome, const std::string& initial,
+Status audit(const Io& io, const TreeOptions& options, const Outcome& outcome, const std::string& initial,
              const Supervisor& supervisor) {
   if (outcome.rounds.size() != options.rounds)
     return Error{Code::kDataLoss, fmt::format("the journal holds {} rounds", outcome.rounds.size())};
@@ -151,7 +151,7 @@ Status audit(const Io& io, const Options& options, const Outcome& outcome, const
   return {};
 }
 
-Result<Outcome> measure(const Io& io, const Options& options, Supervisor& supervisor, const WorkFolder& folder) {
+Result<Outcome> measure(const Io& io, const TreeOptions& options, Supervisor& supervisor, const WorkFolder& folder) {
   FLUVIAL_ASSIGN(const std::string executable, own_executable());
   LocalFederation federation(supervisor, executable, folder.path(), options.shape);
   io.note(fmt::format("starting 1 coordinator, {} aggregators and {} sites\n",
@@ -196,12 +196,12 @@ std::vector<double> round_seconds(const Outcome& outcome) {
   return seconds;
 }
 
-double update_bytes(const Options& options, const Outcome& outcome) {  // of a site and round
+double update_bytes(const TreeOptions& options, const Outcome& outcome) {  // of a site and round
   return outcome.update_bytes_sent / static_cast<double>(options.shape.sites * options.rounds);
 }
 
 // After the federation has ended: the machine is then as quiet as it gets. Its error says why there is no headline.
-Result<bound::Headline> headline_of(const Options& options, const Outcome& outcome, const WorkFolder& folder) {
+Result<bound::Headline> headline_of(const TreeOptions& options, const Outcome& outcome, const WorkFolder& folder) {
   if (options.no_bound) return Error{Code::kCancelled, "left out (--no-bound)"};
   const bound::TreeShape shape{.sites = options.shape.sites,
                                .aggregators = options.shape.aggregators,
@@ -215,7 +215,7 @@ Result<bound::Headline> headline_of(const Options& options, const Outcome& outco
   return bound::headline(shape, {options.codec, options.down}, measured, folder.path());
 }
 
-json::object to_json(const Options& options, const Outcome& outcome) {
+json::object to_json(const TreeOptions& options, const Outcome& outcome) {
   json::array seconds;
   for (const double took : round_seconds(outcome)) seconds.push_back(took);
   json::array processes;
@@ -263,7 +263,7 @@ void print_warm_round(const Io& io, const Outcome& outcome) {
   io.print("\n" + roles.render(io.terminal()));
 }
 
-void print_summary(const Io& io, const Options& options, const Outcome& outcome) {
+void print_summary(const Io& io, const TreeOptions& options, const Outcome& outcome) {
   Table processes({{"PROCESS"}, {"ROLE"}, {"PEAK MEMORY", Align::kRight}, {"CPU", Align::kRight}});
   for (const ProcessUsage& process : outcome.processes) {
     processes.add({process.name, process.role, format_bytes(static_cast<double>(process.peak_rss_bytes)),
@@ -295,9 +295,9 @@ void print_headline(const Io& io, const Result<bound::Headline>& headline) {
 }
 
 // What the plan would be refused for, in words of the flags that make it.
-Status check_mode(const Options& options) {
+Status check_mode(const TreeOptions& options) {
   const Status fits = aggregate::check_codec_fits(plan_of(options));
-  Options rounds = options;
+  TreeOptions rounds = options;
   rounds.async_goal = 0;
   rounds.late_is_next = false;
   if (fits.ok() || !aggregate::check_codec_fits(plan_of(rounds)).ok()) return fits;
@@ -308,7 +308,7 @@ Status check_mode(const Options& options) {
                            flag, options.codec, flag)};
 }
 
-int run(const Io& io, const Options& options) {
+int run_tree(const Io& io, const TreeOptions& options) {
   const auto spec = kernels::parse_codec(options.codec);
   if (!spec.ok()) return fail(io, "bench tree: --codec", spec.error(), kUsage);
   const auto down = aggregate::parse_down(options.down);
@@ -343,7 +343,7 @@ int run(const Io& io, const Options& options) {
 }  // namespace
 
 void add_bench_tree_command(CLI::App& bench, Commands& commands) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TreeOptions>();
   CLI::App* tree =
       bench.add_subcommand("tree", "a federation on loopback with synthetic updates: time, bytes, memory, exactness");
   const auto number = [tree](const std::string& flag, std::uint64_t& value, const std::string& help,
@@ -374,7 +374,7 @@ void add_bench_tree_command(CLI::App& bench, Commands& commands) {
   tree->footer(
       "Example:\n  fluvial bench tree --sites 8 --aggregators 2 --params 10000000 --codec int8 --json bench.json");
   tree->callback(
-      [&commands, options] { commands.chosen = [&commands, options] { return run(commands.io, *options); }; });
+      [&commands, options] { commands.chosen = [&commands, options] { return run_tree(commands.io, *options); }; });
 }
 
 void add_bench_commands(CLI::App& app, Commands& commands) {

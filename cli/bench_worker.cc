@@ -9,7 +9,7 @@
 namespace fluvial::cli {
 namespace {
 
-struct Options {
+struct WorkerOptions {
   std::string socket;
   std::uint64_t site = 1;
   std::uint64_t seed = 1;
@@ -19,7 +19,7 @@ std::span<const float> floats_of(ByteSpan bytes) {
   return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};  // NOLINT: fp32 tensors alone
 }
 
-Status work(const Options& options) {
+Status work(const WorkerOptions& options) {
   FLUVIAL_ASSIGN(local::WorkerClient client,
                  local::WorkerClient::attach_with_retry(options.socket, {.name = "bench"}, std::chrono::seconds(30)));
   std::optional<local::ResultBuffer> trained;  // one for all rounds, as the Python package has it
@@ -40,7 +40,7 @@ Status work(const Options& options) {
 }  // namespace
 
 void add_bench_worker_command(CLI::App& app, Commands& commands) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<WorkerOptions>();
   CLI::App* worker = app.add_subcommand("bench-worker", "makes up training, for fluvial bench")->group("");
   worker->add_option("--socket", options->socket, "the site's worker socket")->required();
   worker->add_option("--site", options->site, "the site's number")->check(whole_number(1));

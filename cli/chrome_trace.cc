@@ -74,7 +74,7 @@ class Events {
   json::array events_;
 };
 
-struct Node {
+struct TraceNode {
   std::string name;
   std::string role;
   std::vector<std::pair<std::string, std::vector<Slice>>> kinds;  // in the order in which they began
@@ -100,19 +100,19 @@ Slice slice_of(const json::value& span) {
   return slice;
 }
 
-std::vector<Node> nodes_of(const json::value& timeline) {
+std::vector<TraceNode> nodes_of(const json::value& timeline) {
   std::vector<json::value> spans(array_member(timeline, "spans").begin(), array_member(timeline, "spans").end());
   std::ranges::sort(spans, {}, [](const json::value& span) {
     return std::pair(number_member(span, "start_s", 0), number_member(span, "end_s", 0));
   });
-  std::vector<Node> nodes;
+  std::vector<TraceNode> nodes;
   for (const json::value& span : spans) {
     const std::string name = text_member(span, "node");
-    auto node = std::ranges::find(nodes, name, &Node::name);
+    auto node = std::ranges::find(nodes, name, &TraceNode::name);
     if (node == nodes.end()) node = nodes.insert(node, {name, text_member(span, "role"), {}});
     node->slices(text_member(span, "name")).push_back(slice_of(span));
   }
-  std::ranges::sort(nodes, {}, [](const Node& node) { return std::pair(tier_of(node.role), node.name); });
+  std::ranges::sort(nodes, {}, [](const TraceNode& node) { return std::pair(tier_of(node.role), node.name); });
   return nodes;
 }
 
@@ -133,9 +133,9 @@ std::vector<Slice> critical_slices(const json::value& timeline) {
 }  // namespace
 
 json::object chrome_trace(const json::value& timeline) {
-  const std::vector<Node> nodes = nodes_of(timeline);
+  const std::vector<TraceNode> nodes = nodes_of(timeline);
   std::int64_t zero = 0;
-  for (const Node& node : nodes) {
+  for (const TraceNode& node : nodes) {
     for (const auto& [kind, slices] : node.kinds) {
       for (const Slice& slice : slices) zero = std::min(zero, slice.begin);
     }
@@ -146,7 +146,7 @@ json::object chrome_trace(const json::value& timeline) {
   const std::int64_t length = microseconds(number_member(timeline, "seconds", 0));
   events.add_slices(path, "round", {{fmt::format("round {}", round), 0, length, {}}});
   events.add_slices(path, "critical path", critical_slices(timeline));
-  for (const Node& node : nodes) {
+  for (const TraceNode& node : nodes) {
     const int process = events.add_process(node.name);
     for (const auto& [kind, slices] : node.kinds) events.add_slices(process, kind, slices);
   }

@@ -12,7 +12,7 @@
 namespace fluvial::cli {
 namespace {
 
-constexpr const char* kFooter = R"(Start here:
+constexpr const char* kStartHere = R"(Start here:
   fluvial demo                            a whole federation on this machine, with real data
 On a machine of your own:
   fluvial coordinator --data-dir /var/lib/fluvial
@@ -96,7 +96,7 @@ std::string repeated_message(const CLI::App& app) {
   return "";
 }
 
-std::string one_line(std::string text) {
+std::string joined_lines(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text.substr(0, text.find_last_not_of(' ') + 1);
 }
@@ -125,7 +125,7 @@ void declare_all(CLI::App& app, Commands& commands) {
   add_bench_commands(app, commands);
   add_simulate_command(app, commands);
   add_completion_command(app, commands);
-  app.footer(kFooter);  // last: a command takes over the footer that its parent has when it is added
+  app.footer(kStartHere);  // last: a command takes over the footer that its parent has when it is added
 }
 
 }  // namespace
@@ -204,7 +204,7 @@ int run_command_line(const std::vector<std::string>& arguments, const Io& io, co
   } catch (const CLI::ParseError& error) {
     const std::string repeated = repeated_message(**command);
     io.note(fmt::format("{}: {}; see {} --help\n", command_path(**command),
-                        repeated.empty() ? one_line(error.what()) : repeated, command_path(**command)));
+                        repeated.empty() ? joined_lines(error.what()) : repeated, command_path(**command)));
     return kUsage;
   }
   if (!commands.chosen) {

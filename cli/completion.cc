@@ -22,7 +22,7 @@ struct Flag {
   std::vector<std::string> words;  // of kWord
 };
 
-struct Node {
+struct CommandNode {
   std::string path;                                           // "fluvial token create"
   std::vector<std::pair<std::string, std::string>> commands;  // name and help
   std::vector<Flag> flags;
@@ -67,7 +67,7 @@ std::vector<std::string> choices_of(const CLI::Option& option) {
   return words.empty() ? words_of(check_name(option)) : words;
 }
 
-void read_option(const CLI::Option& option, Node& node) {
+void read_option(const CLI::Option& option, CommandNode& node) {
   const std::vector<std::string> words = choices_of(option);
   if (option.get_positional()) {
     node.takes_path = node.takes_path || is_path(option.get_type_name());
@@ -84,8 +84,8 @@ void read_option(const CLI::Option& option, Node& node) {
   }
 }
 
-void read_app(const CLI::App& app, const std::string& path, std::vector<Node>& nodes) {
-  Node node{.path = path, .commands = {}, .flags = {}, .takes_path = false, .positionals = {}};
+void read_app(const CLI::App& app, const std::string& path, std::vector<CommandNode>& nodes) {
+  CommandNode node{.path = path, .commands = {}, .flags = {}, .takes_path = false, .positionals = {}};
   for (const CLI::Option* option : app.get_options([](const CLI::Option* o) { return !o->get_group().empty(); })) {
     read_option(*option, node);
   }
@@ -112,7 +112,7 @@ std::string shell_quoted(std::string_view text, std::string_view inner = "'\\''"
   return out + "'";
 }
 
-std::string names_of(const Node& node) {
+std::string names_of(const CommandNode& node) {
   std::vector<std::string> names = node.positionals;
   for (const auto& command : node.commands) names.push_back(command.first);
   for (const Flag& flag : node.flags) names.push_back(flag.name);
@@ -120,17 +120,17 @@ std::string names_of(const Node& node) {
 }
 
 // The patterns of all commands behind another: "'fluvial token create'|'fluvial token list'".
-std::string all_paths(const std::vector<Node>& nodes) {
+std::string all_paths(const std::vector<CommandNode>& nodes) {
   std::vector<std::string> paths;
   for (std::size_t i = 1; i < nodes.size(); ++i) paths.push_back(shell_quoted(nodes[i].path));
   return fmt::format("{}", fmt::join(paths, "|"));
 }
 
 // A line of a case statement for every option that takes a value; those that are answered alike stand in one.
-std::string value_cases(const std::vector<Node>& nodes, std::string_view path_action,
+std::string value_cases(const std::vector<CommandNode>& nodes, std::string_view path_action,
                         const std::function<std::string(const std::string& words)>& word_action) {
   std::map<std::string, std::vector<std::string>> patterns;  // by what is done
-  for (const Node& node : nodes) {
+  for (const CommandNode& node : nodes) {
     for (const Flag& flag : node.flags) {
       if (flag.value == Value::kNone) continue;
       std::string action(flag.value == Value::kPath ? path_action : ":");
@@ -145,10 +145,10 @@ std::string value_cases(const std::vector<Node>& nodes, std::string_view path_ac
   return text;
 }
 
-std::string bash_script(const std::vector<Node>& nodes) {
+std::string bash_script(const std::vector<CommandNode>& nodes) {
   std::string cases;
   std::vector<std::string> takers;
-  for (const Node& node : nodes) {
+  for (const CommandNode& node : nodes) {
     cases += fmt::format("    {}) words={} ;;\n", shell_quoted(node.path), shell_quoted(names_of(node)));
     if (node.takes_path) takers.push_back(shell_quoted(node.path));
   }
@@ -192,10 +192,10 @@ std::string zsh_entry(std::string_view name, std::string_view help) {
   return shell_quoted(fmt::format("{}:{}", name, help));
 }
 
-std::string zsh_script(const std::vector<Node>& nodes) {
+std::string zsh_script(const std::vector<CommandNode>& nodes) {
   std::string cases;
   std::vector<std::string> takers;
-  for (const Node& node : nodes) {
+  for (const CommandNode& node : nodes) {
     std::vector<std::string> commands;
     std::vector<std::string> options;
     for (const auto& [name, help] : node.commands) commands.push_back(zsh_entry(name, help));
@@ -240,7 +240,7 @@ std::string fish_quoted(const std::string& text) {
   return shell_quoted(escaped, "\\'");
 }
 
-std::string fish_script(const std::vector<Node>& nodes) {
+std::string fish_script(const std::vector<CommandNode>& nodes) {
   std::vector<std::string> paths;
   for (std::size_t i = 1; i < nodes.size(); ++i) paths.push_back(fish_quoted(nodes[i].path));
   std::string text = fmt::format(R"(# fish completion for fluvial: made by `fluvial completion fish`.
@@ -256,7 +256,7 @@ end
 complete -c fluvial -f
 )",
                                  fmt::join(paths, " "));
-  for (const Node& node : nodes) {
+  for (const CommandNode& node : nodes) {
     const std::string head = fmt::format("complete -c fluvial -n \"__fluvial_at {}\"", fish_quoted(node.path));
     for (const auto& [name, help] : node.commands) {
       text += fmt::format("{} -a {} -d {}\n", head, name, fish_quoted(help));
@@ -284,7 +284,7 @@ std::optional<Shell> shell_from_name(std::string_view name) {
 }  // namespace
 
 std::string completion_script(const CLI::App& app, Shell shell) {
-  std::vector<Node> nodes;
+  std::vector<CommandNode> nodes;
   read_app(app, "fluvial", nodes);
   switch (shell) {
     case Shell::kBash: return bash_script(nodes);

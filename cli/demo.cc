@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <memory>
 
 #include "cli/command.h"
@@ -26,7 +25,6 @@
 namespace fluvial::cli {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr auto kEvaluationLimit = std::chrono::seconds(30);
 constexpr const char* kWatchablePaceMs = "1200";
 constexpr const char* kKillablePaceMs = "60";  // so that a round is open for long enough to die in it
@@ -176,12 +174,12 @@ class Demo {
           FLUVIAL_ASSIGN(const json::value rounds, federation_.admin().get(target));
           const json::array& found = array_member(rounds, "rounds");
           if (!found.empty()) outcome.last_round = found[0];
-          return std::isfinite(number_member(member(outcome.last_round, "evaluation"), "test_accuracy", kNone));
+          return std::isfinite(number_member(member(outcome.last_round, "evaluation"), "test_accuracy", kNoNumber));
         }));
     if (!evaluated)
       return Error{Code::kDeadlineExceeded, "the last model was not evaluated in time; see evaluator.log"};
-    outcome.test_accuracy = number_member(member(outcome.last_round, "evaluation"), "test_accuracy", kNone);
-    outcome.test_loss = number_member(member(outcome.last_round, "evaluation"), "test_loss", kNone);
+    outcome.test_accuracy = number_member(member(outcome.last_round, "evaluation"), "test_accuracy", kNoNumber);
+    outcome.test_loss = number_member(member(outcome.last_round, "evaluation"), "test_loss", kNoNumber);
     outcome.model_sha256 = text_member(outcome.last_round, "model_sha256");
     FLUVIAL_ASSIGN(const auto statuses, federation_.wait_for_model(run_, options_.rounds));
     for (const json::value& status : statuses) {
@@ -208,8 +206,8 @@ class Demo {
     store::PosixFileSystem files;
     FLUVIAL_ASSIGN(const Buffer text, store::read_file(files, path, 1 << 20));
     FLUVIAL_ASSIGN(const json::value central, parse_json(as_text(text.span()), path));
-    outcome.central_test_accuracy = number_member(central, "test_accuracy", kNone);
-    outcome.central_test_loss = number_member(central, "test_loss", kNone);
+    outcome.central_test_accuracy = number_member(central, "test_accuracy", kNoNumber);
+    outcome.central_test_loss = number_member(central, "test_loss", kNoNumber);
     return {};
   }
 

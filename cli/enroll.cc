@@ -59,7 +59,7 @@ std::string config_of(const std::string& folder, Role role) {
   return folder + (role == Role::kSite ? "/edge.toml" : "/aggregator.toml");
 }
 
-Result<std::string> absolute(const std::string& data_dir) {
+Result<std::string> absolute_folder(const std::string& data_dir) {
   std::error_code error;
   std::string folder = std::filesystem::absolute(data_dir, error).lexically_normal().string();
   if (error) return Error{Code::kInvalidArgument, fmt::format("--data-dir {}: {}", data_dir, error.message())};
@@ -101,7 +101,7 @@ Error refuse_other(const Enrolled& before, const identity::EnrolmentToken& token
 }  // namespace
 
 Result<std::optional<Enrolled>> enrolled_before(const std::string& data_dir) {
-  FLUVIAL_ASSIGN(const std::string folder, absolute(data_dir));
+  FLUVIAL_ASSIGN(const std::string folder, absolute_folder(data_dir));
   std::error_code error;
   if (std::filesystem::exists(folder + "/ca", error)) {
     return Error{Code::kFailedPrecondition,
@@ -126,7 +126,7 @@ Result<Enrolled> enroll_operator(const EnrollRequest& request, const identity::E
     FLUVIAL_ASSIGN(const std::string all, identities_folder(environment));
     folder = all + "/" + token.name;
   }
-  FLUVIAL_ASSIGN(folder, absolute(folder));
+  FLUVIAL_ASSIGN(folder, absolute_folder(folder));
   Enrolled enrolled{.member = {token.role, NodeId(), token.name}, .region = "", .coordinator = "", .config = folder};
   const auto before = identity::load_credentials(folder);
   if (!before.ok() && before.error().code != Code::kNotFound) return before.error();
@@ -163,7 +163,7 @@ Result<Enrolled> enroll(const EnrollRequest& request) {
   if (request.data_dir.empty()) {
     return Error{Code::kInvalidArgument, "a member needs a folder of its own: give --data-dir or FLUVIAL_DATA_DIR"};
   }
-  FLUVIAL_ASSIGN(const std::string folder, absolute(request.data_dir));
+  FLUVIAL_ASSIGN(const std::string folder, absolute_folder(request.data_dir));
   FLUVIAL_ASSIGN(std::optional<Enrolled> before, enrolled_before(folder));
   if (before && (before->member.role != token.role || !identity::is_for(token.name, before->member.name))) {
     return refuse_other(*before, token, folder);

@@ -27,12 +27,12 @@ Duration duration_of(const std::string& text) {  // checked before
   return std::chrono::milliseconds(config::parse_milliseconds(text).value());
 }
 
-struct Options : EnrollRequest {
+struct EnrollOptions : EnrollRequest {
   std::string token_file;
   std::string wait_text = "0s";
 };
 
-Result<GivenToken> token_text(const Options& options, const config::Environment& environment) {
+Result<GivenToken> token_text(const EnrollOptions& options, const config::Environment& environment) {
   if (!options.token.empty()) return GivenToken{.text = options.token, .warning = ""};
   if (!options.token_file.empty() && options.token_file != "-") return read_token_file(options.token_file);
   if (options.token_file.empty()) {
@@ -72,7 +72,7 @@ int report(const Io& io, const Enrolled& enrolled) {
   return kDone;
 }
 
-int run(const Io& io, Options options, const config::Environment& environment) {
+int run_enroll(const Io& io, EnrollOptions options, const config::Environment& environment) {
   const auto token = token_text(options, environment);
   if (!token.ok()) return fail(io, "enroll", token.error(), kUsage);
   if (!token->warning.empty()) io.note("fluvial enroll: " + token->warning + "\n");
@@ -148,7 +148,7 @@ Result<std::string> enroll_first(const EnrollFirst& options, Role role, const co
 }
 
 void add_enroll_command(CLI::App& app, Commands& commands) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<EnrollOptions>();
   CLI::App* enrolled = app.add_subcommand("enroll", "become a member of a federation with a one-time token");
   CLI::Option* token =
       enrolled
@@ -207,7 +207,7 @@ void add_enroll_command(CLI::App& app, Commands& commands) {
       "A person with an operator's token:\n  fluvial enroll --token-file token.txt\n"
       "  fluvial status --admin https://fl.example.org:7402");
   enrolled->callback([&commands, options] {
-    commands.chosen = [&commands, options] { return run(commands.io, *options, commands.environment); };
+    commands.chosen = [&commands, options] { return run_enroll(commands.io, *options, commands.environment); };
   });
 }
 

@@ -14,7 +14,7 @@
 namespace fluvial::cli {
 namespace {
 
-struct Options : AdminOptions {
+struct HealthOptions : AdminOptions {
   std::string metrics_listen;  // empty: what the process wrote into its data folder
   bool live = false;
   std::string timeout = "5s";
@@ -33,7 +33,7 @@ Error as_error(const net::HttpReply& reply) {
   return {Code::kFailedPrecondition, std::move(text)};
 }
 
-Asked ask(std::string where, const net::HttpAddress& address, const char* target, Duration deadline) {
+Asked ask_node(std::string where, const net::HttpAddress& address, const char* target, Duration deadline) {
   const auto reply = net::http_request(address, "GET", target, "", deadline);
   if (!reply.ok()) return {std::move(where), reply.error()};
   return {std::move(where), reply->status == 200 ? Status() : Status(as_error(*reply))};
@@ -47,7 +47,7 @@ config::HostPort nearby(config::HostPort at) {
 }
 
 Asked ask_socket(const std::string& socket, Duration deadline) {
-  return ask(socket + " /v1/status", net::UnixAddress{socket}, "/v1/status", deadline);
+  return ask_node(socket + " /v1/status", net::UnixAddress{socket}, "/v1/status", deadline);
 }
 
 Result<Asked> ask_listener(const std::string& listen, const char* target, Duration deadline) {
@@ -59,8 +59,8 @@ Result<Asked> ask_listener(const std::string& listen, const char* target, Durati
                     listen)};
   }
   const config::HostPort at = nearby(*parsed);
-  return ask(fmt::format("http://{}{}", config::format_host_port(at), target), net::TcpAddress{at.host, at.port},
-             target, deadline);
+  return ask_node(fmt::format("http://{}{}", config::format_host_port(at), target), net::TcpAddress{at.host, at.port},
+                  target, deadline);
 }
 
 // By what the process left in its data folder: where it listens, or else a coordinator's socket.
@@ -79,7 +79,7 @@ Result<Asked> ask_folder(const std::string& folder, const char* target, Duration
                              "asked (metrics_listen is off)"}};
 }
 
-Result<Asked> ask(const Options& options) {
+Result<Asked> ask_node(const HealthOptions& options) {
   const Duration deadline = std::chrono::milliseconds(config::parse_milliseconds(options.timeout).value());
   const char* target = options.live ? "/healthz" : "/readyz";
   if (!options.admin_socket.empty()) return ask_socket(options.admin_socket, deadline);
@@ -96,8 +96,8 @@ Result<Asked> ask(const Options& options) {
   return ask_folder(options.data_dir, target, deadline);
 }
 
-int run(const Io& io, const Options& options) {
-  const auto asked = ask(options);
+int run_health(const Io& io, const HealthOptions& options) {
+  const auto asked = ask_node(options);
   if (!asked.ok()) return fail(io, "health", asked.error(), kUsage);
   const bool healthy = asked->verdict.ok();
   const std::string reason = healthy ? "" : asked->verdict.error().message;
@@ -113,7 +113,7 @@ int run(const Io& io, const Options& options) {
 }  // namespace
 
 void add_health_command(CLI::App& app, Commands& commands) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<HealthOptions>();
   CLI::App* health = app.add_subcommand("health", "is the process on this machine well? Status 0: yes, 1: no");
   health
       ->add_option("--metrics-listen", options->metrics_listen,
@@ -135,7 +135,7 @@ void add_health_command(CLI::App& app, Commands& commands) {
       "With --admin-socket, or where metrics_listen is off, a coordinator is asked over its socket.\n"
       "Example:\n  fluvial health --data-dir /var/lib/fluvial-site");
   health->callback(
-      [&commands, options] { commands.chosen = [&commands, options] { return run(commands.io, *options); }; });
+      [&commands, options] { commands.chosen = [&commands, options] { return run_health(commands.io, *options); }; });
 }
 
 }  // namespace fluvial::cli

@@ -4,6 +4,7 @@
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -20,6 +21,7 @@ const json::value& member(const json::value& value, std::string_view key);  // n
 const json::array& array_member(const json::value& value, std::string_view key);
 std::string text_member(const json::value& value, std::string_view key, std::string_view fallback = "");
 double number_member(const json::value& value, std::string_view key, double fallback);
+inline constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();  // a fallback that no number equals
 std::uint64_t count_member(const json::value& value, std::string_view key);
 bool bool_member(const json::value& value, std::string_view key);
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <set>
 #include <utility>
 
@@ -12,8 +11,6 @@
 
 namespace fluvial::cli {
 namespace {
-
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 const char* group(bool evaluated) { return evaluated ? "evaluation" : "metrics"; }
 
@@ -61,7 +58,7 @@ std::vector<MetricName> metric_names(const json::array& rounds) {
 std::vector<MetricName> metric_names(const json::value& round) { return metric_names(json::array{round}); }
 
 std::string metric_value(const json::value& round, const MetricName& metric) {
-  const double value = number_member(member(round, group(metric.evaluated)), metric.name, kNone);
+  const double value = number_member(member(round, group(metric.evaluated)), metric.name, kNoNumber);
   return is_accuracy(metric.name) && value >= 0 && value <= 1 ? format_percent(value) : format_metric(value);
 }
 

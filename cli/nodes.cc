@@ -12,7 +12,7 @@
 namespace fluvial::cli {
 namespace {
 
-struct ListOptions : AdminOptions {
+struct NodesOptions : AdminOptions {
   bool all = false;
 };
 
@@ -24,7 +24,7 @@ std::string parent_words(const json::value& node) {
   return wished.empty() || wished == parent ? parent : fmt::format("{} (wished: {})", parent, wished);
 }
 
-int list(const Io& io, const ListOptions& options) {
+int list_nodes(const Io& io, const NodesOptions& options) {
   const auto nodes = options.client().get(options.all ? "/v1/nodes?all=1" : "/v1/nodes");
   if (!nodes.ok()) return fail(io, "nodes list", nodes.error());
   if (options.json) {
@@ -89,7 +89,7 @@ int list(const Io& io, const ListOptions& options) {
   return kDone;
 }
 
-int revoke(const Io& io, const AdminOptions& options, const std::string& name) {
+int revoke_node(const Io& io, const AdminOptions& options, const std::string& name) {
   const auto done = options.client().post("/v1/nodes/" + url_encoded(name) + "/revoke");
   if (!done.ok()) return fail(io, "nodes revoke", done.error());
   io.print(options.json ? pretty(*done) : fmt::format("{} is revoked: its sessions end and it cannot return\n", name));
@@ -133,7 +133,7 @@ void add_by_name(CLI::App& nodes, Commands& commands, const char* command, const
 void add_node_commands(CLI::App& app, Commands& commands) {
   CLI::App* nodes = app.add_subcommand("nodes", "the federation's members");
 
-  auto list_options = std::make_shared<ListOptions>();
+  auto list_options = std::make_shared<NodesOptions>();
   CLI::App* listed = nodes->add_subcommand("list", "every member, its parent and whether it is connected");
   listed->add_flag("--all", list_options->all, "also those that were removed");
   add_admin_options(*listed, *list_options);
@@ -141,7 +141,7 @@ void add_node_commands(CLI::App& app, Commands& commands) {
   listed->footer(
       "\"past X\": the member is connected, but not below X, the aggregator of its region; the reason stands below.");
   listed->callback([&commands, list_options] {
-    commands.chosen = [&commands, list_options] { return list(commands.io, *list_options); };
+    commands.chosen = [&commands, list_options] { return list_nodes(commands.io, *list_options); };
   });
 
   add_by_name(*nodes, commands, "clear", "lift a site's quarantine", "", clear);
@@ -149,7 +149,7 @@ void add_node_commands(CLI::App& app, Commands& commands) {
       *nodes, commands, "revoke", "shut a member out, for good",
       "Its sessions end and its certificate is good for nothing. A new token for the same name lets it back in, "
       "with a new key.",
-      revoke);
+      revoke_node);
   add_by_name(
       *nodes, commands, "remove", "take a member off the list that will not come back; it is shut out as well",
       "For members that are away or revoked. Past rounds still name it. A new token for the same name makes it a "

@@ -11,11 +11,11 @@
 namespace fluvial::cli {
 namespace {
 
-struct ListOptions : AdminOptions {
+struct OperatorsOptions : AdminOptions {
   bool all = false;
 };
 
-int list(const Io& io, const ListOptions& options) {
+int list_operators(const Io& io, const OperatorsOptions& options) {
   const auto operators = options.client().get(options.all ? "/v1/operators?all=1" : "/v1/operators");
   if (!operators.ok()) return fail(io, "operators list", operators.error());
   if (options.json) {
@@ -40,7 +40,7 @@ int list(const Io& io, const ListOptions& options) {
 
 void add_operator_commands(CLI::App& app, Commands& commands) {
   CLI::App* operators = app.add_subcommand("operators", "the people at the admin API over the network");
-  auto options = std::make_shared<ListOptions>();
+  auto options = std::make_shared<OperatorsOptions>();
   CLI::App* listed = operators->add_subcommand("list", "every operator, and what each may do");
   listed->add_flag("--all", options->all, "also those that were removed");
   add_admin_options(*listed, *options);
@@ -50,8 +50,9 @@ void add_operator_commands(CLI::App& app, Commands& commands) {
       "with\n"
       "fluvial nodes revoke NAME: at once, whatever it is doing. Ends and times are known since the coordinator "
       "started.");
-  listed->callback(
-      [&commands, options] { commands.chosen = [&commands, options] { return list(commands.io, *options); }; });
+  listed->callback([&commands, options] {
+    commands.chosen = [&commands, options] { return list_operators(commands.io, *options); };
+  });
 }
 
 }  // namespace fluvial::cli

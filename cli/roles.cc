@@ -193,8 +193,8 @@ void declare_sites(CLI::App& edge, std::string& folder) {
 }
 
 template <typename Settings>
-CLI::App* declare(CLI::App& app, Commands& commands, const std::string& name, const std::string& help,
-                  Run<Settings> run) {
+CLI::App* declare_role(CLI::App& app, Commands& commands, const std::string& name, const std::string& help,
+                       Run<Settings> run) {
   const auto options = std::make_shared<RoleOptions<Settings>>();
   CLI::App* role = app.add_subcommand(name, help);
   options->reader.declare(*role);
@@ -232,7 +232,7 @@ void add_coordinator(CLI::App& app, Commands& commands) {
     if (restored->wanted) return coordinator::mark_restored(settings, files, Epoch(restored->above), log);
     return coordinator::run_coordinator(std::move(settings), files, std::move(log), std::move(on_ready));
   };
-  CLI::App* role = declare<config::CoordinatorSettings>(
+  CLI::App* role = declare_role<config::CoordinatorSettings>(
       app, commands, "coordinator", "the root: admits members, schedules rounds, holds the model", run);
   role->footer(
       "Example:\n  fluvial coordinator --data-dir /var/lib/fluvial --public-host fl.example.org\n"
@@ -250,15 +250,15 @@ void add_coordinator(CLI::App& app, Commands& commands) {
 
 void add_role_commands(CLI::App& app, Commands& commands) {
   add_coordinator(app, commands);
-  declare<config::AggregatorSettings>(app, commands, "aggregator", "an inner node: sums its region's updates exactly",
-                                      aggregator::run_aggregator)
+  declare_role<config::AggregatorSettings>(
+      app, commands, "aggregator", "an inner node: sums its region's updates exactly", aggregator::run_aggregator)
       ->footer(
           "Example (after fluvial enroll):\n  fluvial aggregator --config /var/lib/fluvial/aggregator.toml\n"
           "or, for the first start and every other:\n"
           "  fluvial aggregator --enroll --token-file token.txt --data-dir /var/lib/fluvial "
           "--advertise HOST:7410");
-  declare<config::EdgeSettings>(app, commands, "edge", "a site's agent: workers attach to it, it speaks for the site",
-                                edge::run_edge)
+  declare_role<config::EdgeSettings>(app, commands, "edge",
+                                     "a site's agent: workers attach to it, it speaks for the site", edge::run_edge)
       ->footer(
           "Example (after fluvial enroll):\n  fluvial edge --config /var/lib/fluvial/edge.toml\n"
           "or, for the first start and every other:\n"

@@ -16,7 +16,7 @@ constexpr const char* kOfTheRound[] = {"run",          "round",      "attempt", 
                                        "participants", "late",       "weight",  "model_sha256", "sum_sha256",
                                        "bytes_up",     "bytes_down", "metrics", "evaluation",   "master_sha256"};
 
-std::string quoted(std::string_view text) {
+std::string csv_quoted(std::string_view text) {
   if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
   std::string out = "\"";
   for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
@@ -26,14 +26,14 @@ std::string quoted(std::string_view text) {
 // A peer's words: what a spreadsheet would take for a formula is text.
 std::string quoted_words(std::string_view text) {
   const bool formula = !text.empty() && std::string_view("=+-@\t\r").find(text.front()) != std::string_view::npos;
-  return quoted(formula ? "'" + std::string(text) : std::string(text));
+  return csv_quoted(formula ? "'" + std::string(text) : std::string(text));
 }
 
 std::string cell(const json::value& value) {
   if (value.is_null()) return "";
-  if (const auto* text = value.if_string()) return quoted(*text);
+  if (const auto* text = value.if_string()) return csv_quoted(*text);
   if (const double* number = value.if_double()) return fmt::format("{}", *number);
-  return quoted(one_line(value));
+  return csv_quoted(one_line(value));
 }
 
 std::uint64_t next_limit(const json::array& rounds) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <vector>
 
 #include "cli/format.h"
@@ -18,8 +17,6 @@ namespace fluvial::cli {
 namespace {
 
 using Line = std::function<void(const std::string& key, const std::string& value)>;
-
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 constexpr std::size_t kMetricColumns = 6;
 constexpr std::size_t kMetricsOfASite = 8;
@@ -107,7 +104,7 @@ std::string rounds_table(const json::value& answer, const Terminal& terminal) {
     for (std::size_t i = 0; i < shown; ++i) cells.push_back(metric_value(round, metrics[i]));
     cells.push_back(format_bytes(number_member(round, "bytes_up", 0)));
     cells.push_back(format_bytes(number_member(round, "bytes_down", 0)));
-    cells.push_back(format_seconds(number_member(round, "seconds", kNone)));
+    cells.push_back(format_seconds(number_member(round, "seconds", kNoNumber)));
     cells.push_back(text_member(round, "model_sha256").substr(0, 12));
     table.add(std::move(cells));
   }
@@ -142,7 +139,7 @@ std::string round_screen(const json::value& round) {
   line("run", std::to_string(count_member(round, "run")));
   line("round", fmt::format("{} (attempt {})", count_member(round, "round"), count_member(round, "attempt")));
   line("committed", format_time(text_member(round, "committed_at")));
-  line("took", format_seconds(number_member(round, "seconds", kNone)));
+  line("took", format_seconds(number_member(round, "seconds", kNoNumber)));
   line("participants", std::to_string(count_member(round, "participants")));
   line("contributors", site_names(array_member(round, "contributors")));
   add_contributors(round, line);
@@ -195,8 +192,8 @@ std::string open_round_screen(const json::value& open, const Terminal& terminal)
       count_member(open, "attempt"), pass.empty() ? "" : ", " + pass, format_time(text_member(open, "opened_at")), in,
       is_window ? count_member(open, "goal") : array_member(open, "sites").size(),
       is_window ? "" : ", quorum " + quorum, is_window ? " of " + quorum : "",
-      format_seconds(number_member(open, "soft_left_s", kNone)),
-      format_seconds(number_member(open, "hard_left_s", kNone)), tier_lines(open, 0), table.render(terminal));
+      format_seconds(number_member(open, "soft_left_s", kNoNumber)),
+      format_seconds(number_member(open, "hard_left_s", kNoNumber)), tier_lines(open, 0), table.render(terminal));
 }
 
 }  // namespace fluvial::cli

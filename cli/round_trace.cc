@@ -16,7 +16,7 @@
 namespace fluvial::cli {
 namespace {
 
-struct Options : AdminOptions {
+struct TraceOptions : AdminOptions {
   std::uint64_t run = 0;  // 0: the latest
   std::string round = "latest";
   std::string out;
@@ -53,7 +53,7 @@ std::string describe(const json::value& timeline) {
   return text;
 }
 
-int trace(const Io& io, store::FileSystem& files, const Options& options) {
+int trace(const Io& io, store::FileSystem& files, const TraceOptions& options) {
   const auto timeline = options.client().get(options.target());
   if (!timeline.ok()) return fail(io, "rounds trace", timeline.error());
   if (!options.out.empty()) {
@@ -70,7 +70,7 @@ int trace(const Io& io, store::FileSystem& files, const Options& options) {
 }  // namespace
 
 void declare_round_trace(CLI::App& rounds, Commands& commands) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TraceOptions>();
   CLI::App* app = rounds.add_subcommand("trace", "what every node did in a round, and what the round waited for");
   app->add_option("ROUND", options->round, "its number, or latest")
       ->capture_default_str()

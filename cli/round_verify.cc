@@ -39,7 +39,7 @@ Status check_range(const std::string& text) {
   return range.ok() ? Status{} : Status{range.error()};
 }
 
-struct Options : AdminOptions {
+struct RoundVerifyOptions : AdminOptions {
   std::uint64_t run = 0;  // 0: the latest
   std::string rounds;
 
@@ -61,7 +61,7 @@ std::string verdict_of(const json::value& round) {
 }
 
 // The coordinator checks some rounds a request.
-Result<json::value> verified(const Options& options) {
+Result<json::value> verified(const RoundVerifyOptions& options) {
   FLUVIAL_ASSIGN(Range left, range_of(options.rounds));
   FLUVIAL_ASSIGN(json::value all, options.client().get(options.target(left.first, left.last, options.run)));
   const std::uint64_t run = count_member(all, "run");  // the latest may be another one soon
@@ -76,7 +76,7 @@ Result<json::value> verified(const Options& options) {
   return all;
 }
 
-int verify(const Io& io, const Options& options) {
+int verify(const Io& io, const RoundVerifyOptions& options) {
   const Result<json::value> answer = verified(options);
   if (!answer.ok()) return fail(io, "rounds verify", answer.error());
   const json::array& rounds = array_member(*answer, "rounds");
@@ -102,7 +102,7 @@ int verify(const Io& io, const Options& options) {
 }  // namespace
 
 void declare_round_verify(CLI::App& rounds, Commands& commands) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<RoundVerifyOptions>();
   CLI::App* app = rounds.add_subcommand("verify", "that committed rounds are what sites and coordinator signed");
   app->add_option("ROUNDS", options->rounds, "a round's number, or A..B (default: all)")
       ->check(checked("a round's number, or A..B", check_range));

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "cli/format.h"
@@ -15,7 +14,6 @@
 namespace fluvial::cli {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kWaitsTold = 4;      // by name
 constexpr std::size_t kMetricsInLine = 3;  // `rounds show` has all of them
 constexpr std::size_t kMetricsOfAnEvaluation = 6;
@@ -74,7 +72,7 @@ std::string format_round(const json::value& round, std::uint64_t rounds_total, c
     line += "  " + metrics;
   line += fmt::format("  up {:>9}  down {:>9}  {:>7}", format_bytes(number_member(round, "bytes_up", 0)),
                       format_bytes(number_member(round, "bytes_down", 0)),
-                      format_seconds(number_member(round, "seconds", kNone)));
+                      format_seconds(number_member(round, "seconds", kNoNumber)));
   if (const std::uint64_t attempt = count_member(round, "attempt"); attempt > 1) {
     line += terminal.yellow(fmt::format("  attempt {}", attempt));
   }

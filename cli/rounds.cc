@@ -12,7 +12,7 @@
 namespace fluvial::cli {
 namespace {
 
-struct Options : AdminOptions {
+struct RoundsOptions : AdminOptions {
   std::uint64_t run = 0;  // 0: the latest
   std::uint64_t from = 0;
   std::uint64_t limit = 0;
@@ -29,7 +29,7 @@ struct Options : AdminOptions {
   }
 };
 
-int list(const Io& io, Options options) {
+int list_rounds(const Io& io, RoundsOptions options) {
   const auto rounds = options.client().get(options.target("/v1/rounds"));
   if (!rounds.ok()) return fail(io, "rounds list", rounds.error());
   if (options.json) {
@@ -45,7 +45,7 @@ int list(const Io& io, Options options) {
   return kDone;
 }
 
-int show_open(const Io& io, const Options& options) {
+int show_open(const Io& io, const RoundsOptions& options) {
   const auto open = options.client().get(options.target("/v1/rounds/open"));
   if (!open.ok()) return fail(io, "rounds show", open.error());
   io.print(options.json ? pretty(*open) : open_round_screen(*open, io.terminal()));
@@ -53,13 +53,13 @@ int show_open(const Io& io, const Options& options) {
 }
 
 // The number of the last committed round; 0: there is none.
-Result<std::uint64_t> last_round(const Options& options) {
+Result<std::uint64_t> last_round(const RoundsOptions& options) {
   const std::string run = options.run == 0 ? "latest" : std::to_string(options.run);
   FLUVIAL_ASSIGN(const json::value shown, options.client().get("/v1/runs/" + run));
   return count_member(shown, "committed");
 }
 
-int show(const Io& io, Options options) {
+int show_round(const Io& io, RoundsOptions options) {
   if (options.round == "open") return show_open(io, options);
   const Result<std::uint64_t> wanted =
       options.round == "latest" ? last_round(options) : Result<std::uint64_t>(std::stoull(options.round));
@@ -84,7 +84,7 @@ int show(const Io& io, Options options) {
 
 constexpr std::uint64_t kRoundsBefore = 5;  // are told before what happens, unless --from says otherwise
 
-int watch(const Io& io, Options options) {
+int watch_rounds(const Io& io, RoundsOptions options) {
   const AdminClient client = options.client();
   const auto run = options.run == 0 ? client.latest_run() : Result<std::uint64_t>(options.run);
   const bool is_gone = !run.ok() && run.error().code == Code::kUnavailable;
@@ -106,8 +106,8 @@ Status is_round(const std::string& text) {
   return Error{Code::kInvalidArgument, "no round"};
 }
 
-CLI::App* declare(CLI::App& parent, Commands& commands, const std::string& name, const std::string& help,
-                  int (*action)(const Io&, Options), const std::shared_ptr<Options>& options) {
+CLI::App* declare_rounds(CLI::App& parent, Commands& commands, const std::string& name, const std::string& help,
+                         int (*action)(const Io&, RoundsOptions), const std::shared_ptr<RoundsOptions>& options) {
   CLI::App* app = parent.add_subcommand(name, help);
   app->add_option("--run", options->run, "the run's number (default: the latest)")
       ->type_name("RUN")
@@ -125,13 +125,13 @@ CLI::App* declare(CLI::App& parent, Commands& commands, const std::string& name,
 void add_round_commands(CLI::App& app, Commands& commands) {
   CLI::App* rounds = app.add_subcommand("rounds", "the rounds of a run");
 
-  const auto list_options = std::make_shared<Options>();
-  CLI::App* listed = declare(*rounds, commands, "list", "the committed rounds", list, list_options);
+  const auto list_options = std::make_shared<RoundsOptions>();
+  CLI::App* listed = declare_rounds(*rounds, commands, "list", "the committed rounds", list_rounds, list_options);
   listed->add_option("--from", list_options->from, "the first round to list")->type_name("N")->check(whole_number(1));
   listed->add_option("--limit", list_options->limit, "at most this many")->type_name("N")->check(whole_number(1));
 
-  const auto show_options = std::make_shared<Options>();
-  CLI::App* shown = declare(*rounds, commands, "show", "everything about one round", show, show_options);
+  const auto show_options = std::make_shared<RoundsOptions>();
+  CLI::App* shown = declare_rounds(*rounds, commands, "show", "everything about one round", show_round, show_options);
   shown->add_option("ROUND", show_options->round, "its number, latest (committed), or open")
       ->required()
       ->check(checked("a round's number, latest or open", is_round));
@@ -140,9 +140,10 @@ void add_round_commands(CLI::App& app, Commands& commands) {
       "others\n"
       "does, and until when it is waited for.");
 
-  const auto watch_options = std::make_shared<Options>();
-  CLI::App* watched = declare(*rounds, commands, "watch",
-                              "what a run waits for, and a line a round, until the run ends", watch, watch_options);
+  const auto watch_options = std::make_shared<RoundsOptions>();
+  CLI::App* watched =
+      declare_rounds(*rounds, commands, "watch", "what a run waits for, and a line a round, until the run ends",
+                     watch_rounds, watch_options);
   watched->add_option("--from", watch_options->from, "begin with this round (default: the last five)")
       ->type_name("N")
       ->check(whole_number(1));

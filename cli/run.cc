@@ -112,7 +112,7 @@ int start(const Io& io, const StartOptions& options) {
   return watch_run(io, "run start", client, {run, 1, options.json}, options.watching);
 }
 
-int list(const Io& io, const AdminOptions& options) {
+int list_runs(const Io& io, const AdminOptions& options) {
   const auto runs = options.client().get("/v1/runs");
   if (!runs.ok()) return fail(io, "run list", runs.error());
   if (options.json) {
@@ -142,7 +142,7 @@ Result<std::uint64_t> run_or_latest(const AdminClient& client, std::uint64_t run
   return client.latest_run();
 }
 
-int show(const Io& io, const RunOptions& options) {
+int show_run(const Io& io, const RunOptions& options) {
   const AdminClient client = options.client();
   const auto run = run_or_latest(client, options.run);
   if (!run.ok()) return fail(io, "run show", run.error());
@@ -187,7 +187,8 @@ int change(const Io& io, const RunOptions& options, const std::string& verb) {
 }
 
 template <typename Action>
-void declare(CLI::App& parent, Commands& commands, const std::string& name, const std::string& help, Action action) {
+void declare_run(CLI::App& parent, Commands& commands, const std::string& name, const std::string& help,
+                 Action action) {
   const auto options = std::make_shared<RunOptions>();
   CLI::App* app = parent.add_subcommand(name, help);
   app->add_option("RUN", options->run, "its number (default: the latest)")->check(whole_number(1));
@@ -231,16 +232,16 @@ void add_run_commands(CLI::App& app, Commands& commands) {
   add_admin_options(*listed, *list_options);
   add_json_flag(*listed, *list_options);
   listed->callback([&commands, list_options] {
-    commands.chosen = [&commands, list_options] { return list(commands.io, *list_options); };
+    commands.chosen = [&commands, list_options] { return list_runs(commands.io, *list_options); };
   });
-  declare(*run, commands, "show", "a run: where it stands, what it waits for, its plan", show);
+  declare_run(*run, commands, "show", "a run: where it stands, what it waits for, its plan", show_run);
   declare_run_export(*run, commands);
-  declare(*run, commands, "pause", "open no further round; the open one closes first",
-          [](const Io& io, const RunOptions& options) { return change(io, options, "pause"); });
-  declare(*run, commands, "resume", "go on with a paused run",
-          [](const Io& io, const RunOptions& options) { return change(io, options, "resume"); });
-  declare(*run, commands, "stop", "end a run; its last model stays and may be continued",
-          [](const Io& io, const RunOptions& options) { return change(io, options, "stop"); });
+  declare_run(*run, commands, "pause", "open no further round; the open one closes first",
+              [](const Io& io, const RunOptions& options) { return change(io, options, "pause"); });
+  declare_run(*run, commands, "resume", "go on with a paused run",
+              [](const Io& io, const RunOptions& options) { return change(io, options, "resume"); });
+  declare_run(*run, commands, "stop", "end a run; its last model stays and may be continued",
+              [](const Io& io, const RunOptions& options) { return change(io, options, "stop"); });
 }
 
 }  // namespace fluvial::cli

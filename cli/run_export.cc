@@ -12,7 +12,7 @@
 namespace fluvial::cli {
 namespace {
 
-struct Options : AdminOptions {
+struct RunExportOptions : AdminOptions {
   std::uint64_t run = 0;  // 0: the latest
   std::uint64_t from = 1;
   std::string format = "jsonl";
@@ -53,7 +53,8 @@ class OutFile {
   bool done_ = false;
 };
 
-Result<Exported> export_to(const Io& io, store::FileSystem& files, const Options& options, const FetchRounds& fetch) {
+Result<Exported> export_to(const Io& io, store::FileSystem& files, const RunExportOptions& options,
+                           const FetchRounds& fetch) {
   const ExportFormat format = options.format == "csv" ? ExportFormat::kCsv : ExportFormat::kJsonLines;
   if (options.out.empty()) {
     const auto print = [&io](std::string_view text) -> Status {
@@ -71,7 +72,7 @@ Result<Exported> export_to(const Io& io, store::FileSystem& files, const Options
   return exported;
 }
 
-int export_run(const Io& io, store::FileSystem& files, const Options& options) {
+int export_run(const Io& io, store::FileSystem& files, const RunExportOptions& options) {
   const AdminClient client = options.client();
   const Result<std::uint64_t> run = options.run == 0 ? client.latest_run() : Result<std::uint64_t>(options.run);
   if (!run.ok()) return fail(io, "run export", run.error());
@@ -97,7 +98,7 @@ int export_run(const Io& io, store::FileSystem& files, const Options& options) {
 }  // namespace
 
 void declare_run_export(CLI::App& run, Commands& commands) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<RunExportOptions>();
   CLI::App* app =
       run.add_subcommand("export", "a run's committed rounds: contributors, weights, digests, metrics, times");
   app->add_option("RUN", options->run, "its number (default: the latest)")->check(whole_number(1));

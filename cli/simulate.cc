@@ -17,7 +17,7 @@
 namespace fluvial::cli {
 namespace {
 
-struct Options {
+struct SimulateOptions {
   std::string scenario;
   std::uint64_t first_seed = 1;
   std::uint64_t seeds = 1;
@@ -54,7 +54,7 @@ void print_log(const Io& io, const std::vector<std::string>& lines, std::size_t 
   for (std::size_t i = from; i < lines.size(); ++i) io.print(lines[i] + "\n");
 }
 
-void print_failure(const Io& io, const Options& options, const simulator::SeedResult& failure) {
+void print_failure(const Io& io, const SimulateOptions& options, const simulator::SeedResult& failure) {
   const Terminal terminal = io.terminal();
   io.print(terminal.bold(fmt::format("\nseed {} of {}", failure.seed, options.scenario)) +
            fmt::format(": event {}, {:.3f} s, {} rounds committed\n", failure.events, failure.virtual_s,
@@ -66,7 +66,7 @@ void print_failure(const Io& io, const Options& options, const simulator::SeedRe
   io.print(fmt::format("again: fluvial simulate {} --first-seed {} --seeds 1 --log\n", options.scenario, failure.seed));
 }
 
-simulator::SeedsProgress progress_on(const Io& io, const Options& options) {
+simulator::SeedsProgress progress_on(const Io& io, const SimulateOptions& options) {
   if (!Terminal::of(io.err).is_interactive() || options.seeds < 2) return {};
   const auto shown = std::make_shared<std::chrono::steady_clock::time_point>();
   return [&io, &options, shown](std::uint64_t done, std::uint64_t failed) {
@@ -78,7 +78,7 @@ simulator::SeedsProgress progress_on(const Io& io, const Options& options) {
   };
 }
 
-int run(const Io& io, const Options& options) {
+int run_simulation(const Io& io, const SimulateOptions& options) {
   if (options.scenario.empty()) {
     return fail(io, "simulate", {Code::kInvalidArgument, "SCENARIO.toml is required, or --advise PLAN.toml"}, kUsage);
   }
@@ -143,7 +143,7 @@ void declare_advice(CLI::App& simulate, AdviceOptions& advice) {
 }  // namespace
 
 void add_simulate_command(CLI::App& app, Commands& commands) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<SimulateOptions>();
   CLI::App* simulate =
       app.add_subcommand("simulate", "the logic of every role in virtual time, from seeds: looks for what breaks it");
   simulate->add_option("scenario", options->scenario, "a scenario (docs/operations/simulate.md)")
@@ -179,7 +179,7 @@ void add_simulate_command(CLI::App& app, Commands& commands) {
       "  fluvial simulate --advise plan.toml --sites 32 --up 50mbit --down 200mbit --rtt 40ms --step 1.2s");
   simulate->callback([&commands, options] {
     commands.chosen = [&commands, options] {
-      if (options->advice.plan.empty()) return run(commands.io, *options);
+      if (options->advice.plan.empty()) return run_simulation(commands.io, *options);
       options->advice.json = options->json;
       return run_advise(commands.io, options->advice, commands.files);
     };

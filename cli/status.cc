@@ -13,11 +13,11 @@
 namespace fluvial::cli {
 namespace {
 
-struct Options : AdminOptions {
+struct StatusOptions : AdminOptions {
   bool watch = false;
 };
 
-std::string shown(const Options& options, const json::value& status, const Terminal& terminal) {
+std::string shown(const StatusOptions& options, const json::value& status, const Terminal& terminal) {
   if (!options.json) return status_screen(status, terminal);
   return options.watch ? one_line(status) + "\n" : pretty(status);
 }
@@ -45,7 +45,7 @@ void add_rollover(const AdminClient& client, json::value& status) {
 }
 
 // kUnavailable: no coordinator.
-Result<json::value> ask(const Options& options) {
+Result<json::value> ask_status(const StatusOptions& options) {
   const AdminClient client = options.client();
   FLUVIAL_ASSIGN(json::value status, client.get("/v1/status"));
   if (!options.json) add_last_rounds(client, status);
@@ -58,12 +58,12 @@ int fail_status(const Io& io, const Error& error) {
 }
 
 // Until Ctrl-C: on a terminal in place, into a pipe whenever it says something else.
-int watch(const Io& io, const Options& options) {
+int watch_status(const Io& io, const StatusOptions& options) {
   const Terminal terminal = io.terminal();
   const bool in_place = terminal.is_interactive() && !options.json;
   std::string before;
   for (;;) {
-    const Result<json::value> status = ask(options);
+    const Result<json::value> status = ask_status(options);
     const std::string now = status.ok() ? shown(options, *status, terminal) : status.error().message + "\n";
     if (in_place) {
       io.print("\033[H\033[J" + now);
@@ -76,8 +76,8 @@ int watch(const Io& io, const Options& options) {
   }
 }
 
-int once(const Io& io, const Options& options) {
-  const Result<json::value> status = ask(options);
+int once(const Io& io, const StatusOptions& options) {
+  const Result<json::value> status = ask_status(options);
   if (!status.ok()) return fail_status(io, status.error());
   io.print(shown(options, *status, io.terminal()));
   return kDone;
@@ -86,7 +86,7 @@ int once(const Io& io, const Options& options) {
 }  // namespace
 
 void add_status_command(CLI::App& app, Commands& commands) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<StatusOptions>();
   CLI::App* status =
       app.add_subcommand("status", "the federation on one screen: runs, what they wait for, what is wrong");
   status->add_flag("--watch", options->watch, "stay, and show it anew each second");
@@ -100,7 +100,7 @@ void add_status_command(CLI::App& app, Commands& commands) {
       "it.");
   status->callback([&commands, options] {
     commands.chosen = [&commands, options] {
-      return options->watch ? watch(commands.io, *options) : once(commands.io, *options);
+      return options->watch ? watch_status(commands.io, *options) : once(commands.io, *options);
     };
   });
 }

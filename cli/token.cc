@@ -66,7 +66,7 @@ int create(const Io& io, const CreateOptions& options) {
   return kDone;
 }
 
-int list(const Io& io, const AdminOptions& options) {
+int list_tokens(const Io& io, const AdminOptions& options) {
   const auto tokens = options.client().get("/v1/tokens");
   if (!tokens.ok()) return fail(io, "token list", tokens.error());
   if (options.json) {
@@ -90,7 +90,7 @@ int list(const Io& io, const AdminOptions& options) {
   return kDone;
 }
 
-int revoke(const Io& io, const AdminOptions& options, const std::string& id) {
+int revoke_token(const Io& io, const AdminOptions& options, const std::string& id) {
   const auto done = options.client().post("/v1/tokens/" + url_encoded(id) + "/revoke");
   if (!done.ok()) {
     Error error = done.error();
@@ -110,7 +110,7 @@ void add_list(CLI::App& token, Commands& commands) {
   listed->footer(
       "A token is valid until it is used, expires or is revoked. USES: how often it was used, of how often it may be.");
   listed->callback(
-      [&commands, options] { commands.chosen = [&commands, options] { return list(commands.io, *options); }; });
+      [&commands, options] { commands.chosen = [&commands, options] { return list_tokens(commands.io, *options); }; });
 }
 
 void add_revoke(CLI::App& token, Commands& commands) {
@@ -124,7 +124,7 @@ void add_revoke(CLI::App& token, Commands& commands) {
       "Members that have enrolled with it stay; fluvial nodes revoke shuts one out.\n"
       "Example:\n  fluvial token revoke 3f9c2a71b0de");
   revoked->callback([&commands, options, id] {
-    commands.chosen = [&commands, options, id] { return revoke(commands.io, *options, *id); };
+    commands.chosen = [&commands, options, id] { return revoke_token(commands.io, *options, *id); };
   });
 }
 

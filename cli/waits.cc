@@ -19,7 +19,7 @@ constexpr std::size_t kScreenMetrics = 6;
 constexpr std::size_t kScreenProblems = 8;
 constexpr std::size_t kNarrow = 40;  // columns: less is not tried for
 
-std::string subject(const json::value& wait) {
+std::string subject_shown(const json::value& wait) {
   const std::string node = text_member(wait, "node");
   return node.empty() ? text_member(wait, "what") : node;
 }
@@ -80,7 +80,7 @@ std::string waits_words(const json::array& waits, std::size_t names_max) {
   std::vector<std::string> words;
   for (const json::value& wait : waits) {
     if (words.size() == names_max) break;
-    words.push_back(fmt::format("{}: {}", subject(wait), text_member(wait, "reason")));
+    words.push_back(fmt::format("{}: {}", subject_shown(wait), text_member(wait, "reason")));
   }
   return fmt::format("{}{}", fmt::join(words, "; "), and_more(waits.size(), words.size(), "; and "));
 }
@@ -88,7 +88,7 @@ std::string waits_words(const json::array& waits, std::size_t names_max) {
 std::string waits_names(const json::array& waits, std::size_t names_max) {
   std::vector<std::string> names;
   for (const json::value& wait : waits) {
-    if (names.size() < names_max) names.push_back(subject(wait));
+    if (names.size() < names_max) names.push_back(subject_shown(wait));
   }
   return fmt::format("{}{}", fmt::join(names, ", "), and_more(waits.size(), names.size(), " and "));
 }
@@ -146,12 +146,12 @@ std::string tier_lines(const json::value& open, std::size_t indent) {
 std::string waits_block(const json::array& waits, std::size_t most, const Terminal& terminal) {
   std::size_t word_columns = 0;
   const std::size_t shown = std::min(waits.size(), most);
-  for (std::size_t i = 0; i < shown; ++i) word_columns = std::max(word_columns, subject(waits[i]).size() + 2);
+  for (std::size_t i = 0; i < shown; ++i) word_columns = std::max(word_columns, subject_shown(waits[i]).size() + 2);
   word_columns = std::min<std::size_t>(word_columns, 26);
   std::string out;
   for (std::size_t i = 0; i < shown; ++i) {
     const bool is_usual = text_member(waits[i], "severity") != "warning";
-    const std::string name = shorten(subject(waits[i]), word_columns - 2);
+    const std::string name = shorten(subject_shown(waits[i]), word_columns - 2);
     out += entry(is_usual ? name : terminal.yellow(name), word_columns, text_member(waits[i], "reason"), terminal);
     const std::string advice = text_member(waits[i], "do");
     if (!advice.empty()) out += entry("", word_columns, "-> " + advice, terminal);

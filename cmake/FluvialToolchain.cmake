@@ -15,6 +15,8 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1")
 set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
 
 set(FLUVIAL_SANITIZE "" CACHE STRING "sanitizers to build with, such as address,undefined or thread")
+# Off where sources change one at a time (the debug preset) or are looked at so (./dev lint), and in kernels/.
+option(FLUVIAL_UNITY "compile the sources of a room together: a fresh build takes less than half the time" ON)
 set(FLUVIAL_COVERAGE "" CACHE STRING "rooms that count which of their lines run, such as tree;transfer")
 
 # Everything of ours compiles with these; third-party headers are system headers and exempt.

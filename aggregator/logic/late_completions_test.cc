@@ -21,10 +21,10 @@ ContributorSet set_of(std::initializer_list<std::uint32_t> ids) {
   for (const std::uint32_t id : ids) EXPECT_TRUE(set.add({SiteId(id), Epoch(1), 10, {}, 0, {}}).ok());
   return set;
 }
-Opening opening(std::uint64_t round) {
-  Opening opening{RunId(1), RoundId(round), AttemptId(1), Epoch(1), {}, {}, {}, 20, at(9s * round), false};
-  for (std::uint32_t id = 1; id <= 3; ++id) opening.participants.push_back({SiteId(id), Epoch(1), 100});
-  return opening;
+Opening opening_of(std::uint64_t round) {
+  Opening opening_of{RunId(1), RoundId(round), AttemptId(1), Epoch(1), {}, {}, {}, 20, at(9s * round), false};
+  for (std::uint32_t id = 1; id <= 3; ++id) opening_of.participants.push_back({SiteId(id), Epoch(1), 100});
+  return opening_of;
 }
 template <typename T>
 const T* find(const Effects& effects) {
@@ -36,9 +36,9 @@ const T* find(const Effects& effects) {
 
 TEST(RegionLateCompletions, OfAnArrivalOfTheRoundBeforeBringNobodyIntoThisOne) {
   RegionMachine machine;
-  machine.opened(opening(1), at(0s));
+  machine.opened(opening_of(1), at(0s));
   for (const std::uint32_t id : {1U, 2U}) machine.arrived(ArrivalId(id), Arrival{set_of({id}), {}, {}}, at(1s));
-  machine.opened(opening(2), at(2s));
+  machine.opened(opening_of(2), at(2s));
   EXPECT_TRUE(machine.taken(ArrivalId(1), set_of({1}), at(3s)).empty());
   EXPECT_TRUE(machine.take_failed(ArrivalId(2), kDisk, at(3s)).empty());
   EXPECT_TRUE(machine.gather().counted().empty());
@@ -50,7 +50,7 @@ TEST(RegionLateCompletions, OfAnArrivalOfTheRoundBeforeBringNobodyIntoThisOne) {
 
 TEST(RegionLateCompletions, OfAnArrivalThatIsInTheSumChangeNothing) {
   RegionMachine machine;
-  machine.opened(opening(1), at(0s));
+  machine.opened(opening_of(1), at(0s));
   machine.arrived(ArrivalId(1), Arrival{set_of({1}), {}, {}}, at(1s));
   machine.arrived(ArrivalId(2), Arrival{set_of({2}), {}, {}}, at(1s));
   machine.taken(ArrivalId(1), set_of({1}), at(1s));
@@ -63,10 +63,10 @@ TEST(RegionLateCompletions, OfAnArrivalThatIsInTheSumChangeNothing) {
 
 TEST(RegionLateCompletions, OfAPartialOfTheRoundBeforeAnswerNone) {
   RegionMachine machine;
-  machine.opened(opening(1), at(0s));
+  machine.opened(opening_of(1), at(0s));
   const Effects first = machine.tick(at(9s));
   ASSERT_NE(find<SendPartial>(first), nullptr);
-  machine.opened(opening(2), at(10s));
+  machine.opened(opening_of(2), at(10s));
   machine.arrived(ArrivalId(1), Arrival{set_of({1, 2, 3}), {}, {}}, at(11s));
   const Effects second = machine.taken(ArrivalId(1), set_of({1, 2, 3}), at(11s));
   ASSERT_NE(find<SendPartial>(second), nullptr);
@@ -80,8 +80,8 @@ TEST(RegionLateCompletions, OfAPartialOfTheRoundBeforeAnswerNone) {
 // The time says what is due, not the timer: a timer of an earlier round that fires late finds nothing to do.
 TEST(RegionLateCompletions, OfATimerFindNothingThatIsDue) {
   RegionMachine machine;
-  machine.opened(opening(1), at(0s));
-  machine.opened(opening(2), at(8s));
+  machine.opened(opening_of(1), at(0s));
+  machine.opened(opening_of(2), at(8s));
   EXPECT_TRUE(machine.tick(at(9s)).empty());
   EXPECT_EQ(machine.gather().awaited().size(), 3U);
   EXPECT_NE(find<SendPartial>(machine.tick(at(18s))), nullptr);

@@ -21,7 +21,7 @@ namespace fluvial::cli::doctor {
 namespace {
 
 constexpr std::size_t kAtOnceMax = 32;
-constexpr Duration kStepMax = std::chrono::seconds(5);
+constexpr Duration kWayBackStepMax = std::chrono::seconds(5);
 constexpr Duration kBeginUntil = std::chrono::seconds(30);  // no visit begins later
 constexpr std::chrono::hours kStrangerValidity{1};
 
@@ -73,7 +73,7 @@ void visit(VisitFacts* facts, std::shared_ptr<const identity::TlsContext> tls, c
 
 void visit_all(WayBackFacts* facts, const std::shared_ptr<const identity::TlsContext>& tls) {
   net::SessionSettings session;
-  session.resolve_deadline = session.connect_deadline = session.handshake_deadline = kStepMax;
+  session.resolve_deadline = session.connect_deadline = session.handshake_deadline = kWayBackStepMax;
   session.drain_deadline = std::chrono::seconds(1);
   const SystemClock clock;
   const TimePoint end = clock.now() + kBeginUntil;

@@ -15,7 +15,7 @@ namespace {
 using std::chrono::seconds;
 
 constexpr std::uint64_t kFilesMin = 256;  // sockets, journal, models, and what a library opens
-constexpr std::uint64_t kFilesWanted = 1'024;
+constexpr std::uint64_t kOpenFilesWanted = 1'024;
 constexpr std::uint64_t kFilesApart = 64;  // beside the children's sessions
 constexpr std::uint64_t kShmWanted = 256 << 20;
 constexpr std::uint64_t kLockedWanted = 64 << 20;
@@ -34,7 +34,7 @@ Finding judge_files(const KernelFacts& facts, const Node& node) {
   if (soft < kFilesMin) {
     return {Severity::kError, fmt::format("{}: less than any node needs", limit), raise};
   }
-  if (soft < kFilesWanted) return {Severity::kWarning, fmt::format("{}: little for a node", limit), raise};
+  if (soft < kOpenFilesWanted) return {Severity::kWarning, fmt::format("{}: little for a node", limit), raise};
   if (node.has_children() && soft < node.sessions_max + kFilesApart) {
     return {Severity::kWarning,
             fmt::format("{}, and session.sessions_max is {}: children beyond the limit are refused", limit,

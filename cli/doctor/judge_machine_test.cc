@@ -8,9 +8,6 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-constexpr Severity kWarning = Severity::kWarning;
-constexpr Severity kError = Severity::kError;
-
 WallTime day(int year, unsigned month, unsigned of_month) {
   return std::chrono::sys_days(std::chrono::year(year) / std::chrono::month(month) / std::chrono::day(of_month));
 }

@@ -10,9 +10,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-constexpr Severity kWarning = Severity::kWarning;
-constexpr Severity kError = Severity::kError;
-
 PortFacts port(Status bound, std::string holder = "") {
   return {.setting = "listen", .address = "0.0.0.0:7400", .bound = std::move(bound), .holder = std::move(holder)};
 }

@@ -19,7 +19,7 @@ constexpr int kOverduePart = 4;  // of a certificate's life: it was to be renewe
 constexpr auto kInHours = days(2);
 constexpr std::uint64_t kFreeWanted = std::uint64_t{1} << 30;
 constexpr std::uint64_t kFreeMin = 64 << 20;
-constexpr std::uint64_t kFilesWanted = 1'000;
+constexpr std::uint64_t kFreeFilesWanted = 1'000;
 constexpr std::uint64_t kModelsKept = 4;  // what a folder has to have room for, beside what it holds
 constexpr double kFsyncSlowS = 0.05;
 constexpr double kWriteSlowBytesPerS = 50e6;
@@ -173,7 +173,7 @@ Finding judge_room(const FolderFacts& facts, std::uint64_t model_bytes) {
             fmt::format("{} should be free: fewer models_kept, or a larger disk",
                         format_bytes(static_cast<double>(wanted)))};
   }
-  if (facts.free_files > 0 && facts.free_files < kFilesWanted) {
+  if (facts.free_files > 0 && facts.free_files < kFreeFilesWanted) {
     return {Severity::kWarning, fmt::format("{}, and room for {} more files", what, facts.free_files),
             "df -i: what fills the disk with small files?"};
   }

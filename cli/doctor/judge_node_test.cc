@@ -8,8 +8,6 @@ namespace {
 using std::chrono::days;
 using ::testing::HasSubstr;
 
-constexpr Severity kWarning = Severity::kWarning;
-constexpr Severity kError = Severity::kError;
 const WallTime kNow = std::chrono::sys_days(std::chrono::year(2026) / 5 / 1);
 
 TEST(DoctorProcess, Answers) {

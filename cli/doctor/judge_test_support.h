@@ -10,6 +10,9 @@
 
 namespace fluvial::cli::doctor {
 
+inline constexpr Severity kWarning = Severity::kWarning;
+inline constexpr Severity kError = Severity::kError;
+
 // "error what -> advice", a line a finding.
 inline std::string text_of(const Findings& findings) {
   std::string text;

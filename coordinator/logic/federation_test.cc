@@ -15,8 +15,8 @@ using testing::Key;
 using testing::UnorderedElementsAre;
 
 constexpr NodeId kRoot(0);
-constexpr NodeId kEurope(1);  // an aggregator for eu
-constexpr NodeId kParis(2);   // one for eu/paris, below it
+constexpr NodeId kEuAggregator(1);  // an aggregator for eu
+constexpr NodeId kParis(2);         // one for eu/paris, below it
 constexpr SiteId kLouvre(11);
 constexpr SiteId kOrsay(12);
 constexpr SiteId kPrado(13);  // eu/madrid
@@ -25,7 +25,7 @@ constexpr SiteId kPrado(13);  // eu/madrid
 class FederationTest : public testing::Test {
  protected:
   FederationTest() {
-    enrol(kEurope, Role::kAggregator, "europe", "eu");
+    enrol(kEuAggregator, Role::kAggregator, "europe", "eu");
     enrol(kParis, Role::kAggregator, "paris", "eu/paris");
     enrol(kLouvre, Role::kSite, "louvre", "eu/paris");
     enrol(kOrsay, Role::kSite, "orsay", "eu/paris");
@@ -69,9 +69,9 @@ class FederationTest : public testing::Test {
   }
   // Everybody takes a lease and connects: europe at the coordinator, paris and prado at europe, two sites at paris.
   void everybody_comes() {
-    for (const NodeId node : {kEurope, kParis, kLouvre, kOrsay, kPrado}) ASSERT_TRUE(ask(node).ok());
-    join(kEurope);
-    book_.members_changed(kEurope, {up(kParis), up(kLouvre), up(kOrsay), up(kPrado)}, {}, now_);
+    for (const NodeId node : {kEuAggregator, kParis, kLouvre, kOrsay, kPrado}) ASSERT_TRUE(ask(node).ok());
+    join(kEuAggregator);
+    book_.members_changed(kEuAggregator, {up(kParis), up(kLouvre), up(kOrsay), up(kPrado)}, {}, now_);
     ASSERT_THAT(book_.connected_sites(), UnorderedElementsAre(Key(kLouvre), Key(kOrsay), Key(kPrado)));
   }
   void pass(Duration time) { now_ += time; }
@@ -84,12 +84,12 @@ class FederationTest : public testing::Test {
 
 TEST_F(FederationTest, TheNearestRegionIsTheParent) {
   everybody_comes();
-  EXPECT_EQ(parent_of(kEurope), kRoot);
-  EXPECT_EQ(parent_of(kParis), kEurope);
+  EXPECT_EQ(parent_of(kEuAggregator), kRoot);
+  EXPECT_EQ(parent_of(kParis), kEuAggregator);
   EXPECT_EQ(parent_of(kLouvre), kParis);
-  EXPECT_EQ(parent_of(kPrado), kEurope);
-  EXPECT_EQ(book_.branch(kLouvre), kEurope);
-  EXPECT_EQ(book_.via(kLouvre), kEurope);
+  EXPECT_EQ(parent_of(kPrado), kEuAggregator);
+  EXPECT_EQ(book_.branch(kLouvre), kEuAggregator);
+  EXPECT_EQ(book_.via(kLouvre), kEuAggregator);
 }
 
 TEST_F(FederationTest, OnlyWhoIsEnrolledUnderItsNameGetsALease) {
@@ -118,12 +118,12 @@ TEST_F(FederationTest, WhoWasRevokedOrIsInQuarantineIsNotWaitedFor) {
 
 TEST_F(FederationTest, AnAggregatorThatIsAwayForLongGivesItsChildrenUp) {
   everybody_comes();
-  book_.members_changed(kEurope, {}, {kParis, kLouvre, kOrsay}, now_);
+  book_.members_changed(kEuAggregator, {}, {kParis, kLouvre, kOrsay}, now_);
   pass(4999ms);
   EXPECT_EQ(parent_of(kLouvre), kParis) << "it may be restarting";
   pass(1ms);
-  EXPECT_EQ(parent_of(kLouvre), kEurope) << "the next that serves, not the coordinator";
-  book_.child_left(kEurope, now_);
+  EXPECT_EQ(parent_of(kLouvre), kEuAggregator) << "the next that serves, not the coordinator";
+  book_.child_left(kEuAggregator, now_);
   pass(5s);
   EXPECT_EQ(parent_of(kOrsay), kRoot);
 }
@@ -131,7 +131,7 @@ TEST_F(FederationTest, AnAggregatorThatIsAwayForLongGivesItsChildrenUp) {
 TEST_F(FederationTest, ASubtreeMovesWhole) {
   everybody_comes();
   const Epoch louvre_before = book_.lease_of(kLouvre)->epoch;
-  book_.child_left(kEurope, now_);
+  book_.child_left(kEuAggregator, now_);
   EXPECT_THAT(book_.members(), IsEmpty());
   pass(5s);
   const Result<LeaseAnswer> moved = ask(kParis);
@@ -150,41 +150,41 @@ TEST_F(FederationTest, AParentOfThePastAnnouncesInVain) {
   everybody_comes();
   const MemberUp old_paris = up(kParis);
   pass(1h);
-  ASSERT_EQ(parent_of(kParis, kEurope), kRoot) << "it could not reach europe, which is connected";
+  ASSERT_EQ(parent_of(kParis, kEuAggregator), kRoot) << "it could not reach europe, which is connected";
   EXPECT_THAT(book_.connected_sites(), ElementsAre(Key(kPrado))) << "until it comes by its new way";
   // europe has not noticed, and repeats what it knows; the leases of the sites below paris have not changed.
-  const MembersChanged said = book_.members_changed(kEurope, {old_paris, up(kLouvre), up(kPrado)}, {}, now_);
+  const MembersChanged said = book_.members_changed(kEuAggregator, {old_paris, up(kLouvre), up(kPrado)}, {}, now_);
   EXPECT_THAT(said.sites_up, ElementsAre(kPrado));
   EXPECT_THAT(said.not_counted, ElementsAre(kParis, kLouvre));
   join(kParis);
   book_.members_changed(kParis, {up(kLouvre)}, {}, now_);
-  book_.members_changed(kEurope, {}, {kParis, kLouvre}, now_);
+  book_.members_changed(kEuAggregator, {}, {kParis, kLouvre}, now_);
   EXPECT_EQ(book_.via(kLouvre), kParis) << "what europe lost was not there any more";
-  book_.child_left(kEurope, now_);
+  book_.child_left(kEuAggregator, now_);
   EXPECT_EQ(book_.via(kLouvre), kParis);
 }
 
 TEST_F(FederationTest, AChildThatCannotReachItsParentGetsAnotherForAWhile) {
   everybody_comes();
   pass(1h);
-  EXPECT_EQ(parent_of(kLouvre, kParis), kEurope);
+  EXPECT_EQ(parent_of(kLouvre, kParis), kEuAggregator);
   EXPECT_EQ(parent_of(kOrsay), kParis) << "the others stay";
   pass(59999ms);
-  EXPECT_EQ(parent_of(kLouvre), kEurope);
-  EXPECT_EQ(parent_of(kOrsay, kParis), kEurope);
+  EXPECT_EQ(parent_of(kLouvre), kEuAggregator);
+  EXPECT_EQ(parent_of(kOrsay, kParis), kEuAggregator);
   pass(1ms);
   EXPECT_EQ(parent_of(kLouvre), kParis);
 }
 
 TEST_F(FederationTest, WhoHasOnlyJustComeIsNotBlamedForHavingBeenAway) {
   everybody_comes();
-  book_.members_changed(kEurope, {}, {kParis}, now_);
+  book_.members_changed(kEuAggregator, {}, {kParis}, now_);
   pass(1s);
-  book_.members_changed(kEurope, {up(kParis)}, {}, now_);
+  book_.members_changed(kEuAggregator, {up(kParis)}, {}, now_);
   pass(1s);
   EXPECT_EQ(parent_of(kLouvre, kParis), kParis);
   pass(4s);
-  EXPECT_EQ(parent_of(kLouvre, kParis), kEurope) << "by now it should have been reached";
+  EXPECT_EQ(parent_of(kLouvre, kParis), kEuAggregator) << "by now it should have been reached";
 }
 
 TEST_F(FederationTest, AfterARestartOfTheCoordinatorAggregatorsHaveTimeToCome) {
@@ -202,27 +202,27 @@ TEST_F(FederationTest, AfterARestartOfTheCoordinatorAggregatorsHaveTimeToCome) {
 
 TEST_F(FederationTest, AnAggregatorThatAsksForALeaseIsExpectedOnce) {
   everybody_comes();
-  book_.child_left(kEurope, now_);
+  book_.child_left(kEuAggregator, now_);
   pass(10s);
-  ASSERT_TRUE(ask(kEurope).ok());
-  EXPECT_EQ(parent_of(kPrado), kEurope) << "it is about to be here";
+  ASSERT_TRUE(ask(kEuAggregator).ok());
+  EXPECT_EQ(parent_of(kPrado), kEuAggregator) << "it is about to be here";
   pass(4s);
-  ASSERT_TRUE(ask(kEurope).ok());
+  ASSERT_TRUE(ask(kEuAggregator).ok());
   pass(1s);
   EXPECT_EQ(parent_of(kPrado), kRoot) << "it asks and does not come";
 }
 
 TEST_F(FederationTest, ChildrenGoHomeOnceTheNearerParentHasBeenUpForAWhile) {
   everybody_comes();
-  book_.members_changed(kEurope, {}, {kParis, kLouvre, kOrsay}, now_);
+  book_.members_changed(kEuAggregator, {}, {kParis, kLouvre, kOrsay}, now_);
   pass(5s);
-  ASSERT_EQ(parent_of(kLouvre), kEurope);
-  ASSERT_EQ(parent_of(kOrsay), kEurope);
-  book_.members_changed(kEurope, {up(kLouvre), up(kOrsay)}, {}, now_);
+  ASSERT_EQ(parent_of(kLouvre), kEuAggregator);
+  ASSERT_EQ(parent_of(kOrsay), kEuAggregator);
+  book_.members_changed(kEuAggregator, {up(kLouvre), up(kOrsay)}, {}, now_);
   EXPECT_THAT(book_.send_home(now_), IsEmpty());
 
   ASSERT_TRUE(ask(kParis).ok());
-  book_.members_changed(kEurope, {up(kParis)}, {}, now_);
+  book_.members_changed(kEuAggregator, {up(kParis)}, {}, now_);
   EXPECT_LE(book_.next_home(now_), now_ + 30s);
   pass(29999ms);
   EXPECT_THAT(book_.send_home(now_), IsEmpty());
@@ -231,11 +231,11 @@ TEST_F(FederationTest, ChildrenGoHomeOnceTheNearerParentHasBeenUpForAWhile) {
   EXPECT_THAT(book_.send_home(now_), IsEmpty()) << "each is told once";
   EXPECT_EQ(book_.next_home(now_), std::nullopt);
   EXPECT_THAT(book_.connected_sites(), ElementsAre(Key(kPrado)));
-  EXPECT_EQ(book_.via(kLouvre), kEurope) << "it may still be told of the commit";
+  EXPECT_EQ(book_.via(kLouvre), kEuAggregator) << "it may still be told of the commit";
 
-  book_.members_changed(kEurope, {}, {kLouvre}, now_);
+  book_.members_changed(kEuAggregator, {}, {kLouvre}, now_);
   EXPECT_EQ(parent_of(kLouvre), kParis);
-  book_.members_changed(kEurope, {up(kLouvre)}, {}, now_);
+  book_.members_changed(kEuAggregator, {up(kLouvre)}, {}, now_);
   EXPECT_THAT(book_.connected_sites(), UnorderedElementsAre(Key(kLouvre), Key(kPrado)));
   EXPECT_THAT(book_.send_home(now_), IsEmpty());
 }
@@ -243,13 +243,13 @@ TEST_F(FederationTest, ChildrenGoHomeOnceTheNearerParentHasBeenUpForAWhile) {
 TEST_F(FederationTest, WhoDoesNotGoIsToldAgainWhenItIsAnnouncedAgain) {
   everybody_comes();
   pass(1h);
-  ASSERT_EQ(parent_of(kLouvre, kParis), kEurope);
-  book_.members_changed(kEurope, {up(kLouvre)}, {}, now_);
+  ASSERT_EQ(parent_of(kLouvre, kParis), kEuAggregator);
+  book_.members_changed(kEuAggregator, {up(kLouvre)}, {}, now_);
   EXPECT_THAT(book_.send_home(now_), IsEmpty()) << "it could not reach paris just now";
   EXPECT_LE(book_.next_home(now_), now_ + 60s);
   pass(60s);
   EXPECT_THAT(book_.send_home(now_), ElementsAre(kLouvre));
-  book_.members_changed(kEurope, {up(kLouvre)}, {}, now_);
+  book_.members_changed(kEuAggregator, {up(kLouvre)}, {}, now_);
   EXPECT_THAT(book_.send_home(now_), ElementsAre(kLouvre));
 }
 
@@ -257,21 +257,21 @@ TEST_F(FederationTest, ANewAggregatorGetsTheChildrenItIsNearerTo) {
   everybody_comes();
   const NodeId madrid(3);
   enrol(madrid, Role::kAggregator, "madrid", "eu/madrid");
-  ASSERT_EQ(parent_of(madrid), kEurope);
-  book_.members_changed(kEurope, {up(madrid)}, {}, now_);
+  ASSERT_EQ(parent_of(madrid), kEuAggregator);
+  book_.members_changed(kEuAggregator, {up(madrid)}, {}, now_);
   pass(30s);
   EXPECT_THAT(book_.send_home(now_), ElementsAre(kPrado));
 }
 
 TEST_F(FederationTest, NobodyBelowOneThatGoesHomeTakesPart) {
   everybody_comes();
-  book_.child_left(kEurope, now_);
+  book_.child_left(kEuAggregator, now_);
   pass(5s);
   ASSERT_EQ(parent_of(kParis), kRoot);
   join(kParis);
   book_.members_changed(kParis, {up(kLouvre), up(kOrsay)}, {}, now_);
-  ASSERT_TRUE(ask(kEurope).ok());
-  join(kEurope);
+  ASSERT_TRUE(ask(kEuAggregator).ok());
+  join(kEuAggregator);
   pass(30s);
   EXPECT_THAT(book_.send_home(now_), ElementsAre(kParis));
   EXPECT_THAT(book_.connected_sites(), IsEmpty());
@@ -291,17 +291,17 @@ TEST_F(FederationTest, AQuarantinedSiteIsHereAndTakesNoPart) {
 TEST_F(FederationTest, AnOlderGrantThatComesLateChangesNothing) {
   everybody_comes();
   const LeaseWanted wanted{kPrado, kRoot, {}};
-  const LeaseEntry newer{kPrado, kEurope, Epoch(101)};
-  ASSERT_TRUE(book_.lease_granted({kPrado, kEurope, {}}, newer, now_).ok());
+  const LeaseEntry newer{kPrado, kEuAggregator, Epoch(101)};
+  ASSERT_TRUE(book_.lease_granted({kPrado, kEuAggregator, {}}, newer, now_).ok());
   EXPECT_EQ(book_.lease_granted(wanted, {kPrado, kRoot, Epoch(100)}, now_).error().code, Code::kStale);
   EXPECT_EQ(*book_.lease_of(kPrado), newer);
 }
 
 TEST_F(FederationTest, AChildWithoutACurrentLeaseMayNotJoin) {
   everybody_comes();
-  const Epoch old = book_.lease_of(kEurope)->epoch;
-  EXPECT_TRUE(book_.may_join(kEurope, old).ok());
-  EXPECT_EQ(book_.may_join(kEurope, Epoch(old.value() + 1)).error().code, Code::kStale);
+  const Epoch old = book_.lease_of(kEuAggregator)->epoch;
+  EXPECT_TRUE(book_.may_join(kEuAggregator, old).ok());
+  EXPECT_EQ(book_.may_join(kEuAggregator, Epoch(old.value() + 1)).error().code, Code::kStale);
   EXPECT_EQ(book_.may_join(kParis, book_.lease_of(kParis)->epoch).error().code, Code::kStale) << "europe's child";
 }
 
@@ -319,13 +319,13 @@ TEST_F(FederationTest, EnrollingAnewVoidsWhatTheOldKeyHad) {
   anew.certificate_serial = "second";
   EXPECT_TRUE(book_.put(anew, now_));
   EXPECT_THAT(book_.connected_sites(), UnorderedElementsAre(Key(kOrsay), Key(kPrado)));
-  EXPECT_THAT(book_.members_changed(kEurope, {old}, {}, now_).not_counted, ElementsAre(kLouvre));
+  EXPECT_THAT(book_.members_changed(kEuAggregator, {old}, {}, now_).not_counted, ElementsAre(kLouvre));
   journal_.erase(kLouvre);
   const LeaseAnswer answer = ask(kLouvre).value();
   EXPECT_GT(answer.epoch, old.lease);
   EXPECT_TRUE(answer.moved) << "an open round must hear of it";
-  EXPECT_THAT(book_.members_changed(kEurope, {old}, {}, now_).not_counted, ElementsAre(kLouvre));
-  EXPECT_THAT(book_.members_changed(kEurope, {up(kLouvre)}, {}, now_).sites_up, ElementsAre(kLouvre));
+  EXPECT_THAT(book_.members_changed(kEuAggregator, {old}, {}, now_).not_counted, ElementsAre(kLouvre));
+  EXPECT_THAT(book_.members_changed(kEuAggregator, {up(kLouvre)}, {}, now_).sites_up, ElementsAre(kLouvre));
 }
 
 TEST_F(FederationTest, WhoGoesPastItsAggregatorIsToldAndWhy) {
@@ -337,18 +337,18 @@ TEST_F(FederationTest, WhoGoesPastItsAggregatorIsToldAndWhy) {
   EXPECT_EQ(past(kLouvre), "paris has enrolled and never come");
   everybody_comes();
   EXPECT_EQ(past(kLouvre), "");
-  book_.members_changed(kEurope, {}, {kParis, kLouvre, kOrsay}, now_);
+  book_.members_changed(kEuAggregator, {}, {kParis, kLouvre, kOrsay}, now_);
   pass(7s);
-  ASSERT_EQ(parent_of(kLouvre), kEurope);
+  ASSERT_EQ(parent_of(kLouvre), kEuAggregator);
   EXPECT_EQ(past(kLouvre), "paris is away (7 s)");
   EXPECT_EQ(past(kPrado), "");
   ASSERT_TRUE(ask(kParis).ok());
-  book_.members_changed(kEurope, {up(kParis)}, {}, now_);
+  book_.members_changed(kEuAggregator, {up(kParis)}, {}, now_);
   pass(1s);
   EXPECT_EQ(past(kLouvre), "paris is back; its children return in 29 s");
   pass(29s);
   EXPECT_EQ(past(kLouvre), "paris is back; its children return between rounds");
-  ASSERT_EQ(parent_of(kOrsay, kParis), kEurope);
+  ASSERT_EQ(parent_of(kOrsay, kParis), kEuAggregator);
   pass(20s);
   EXPECT_EQ(past(kOrsay), "paris could not be reached from there at paris:7410; tried again in 40 s");
   book_.revoked(kParis, WallTime{}, now_);
@@ -364,12 +364,12 @@ TEST_F(FederationTest, ItKnowsSinceWhenSomebodyIsHereOrAway) {
   everybody_comes();
   const TimePoint came = now_;
   pass(10s);
-  book_.members_changed(kEurope, {up(kLouvre)}, {}, now_);  // announced again: it was here all the time
+  book_.members_changed(kEuAggregator, {up(kLouvre)}, {}, now_);  // announced again: it was here all the time
   EXPECT_TRUE(book_.stay_of(kLouvre).here);
   EXPECT_EQ(book_.stay_of(kLouvre).since, came);
-  book_.child_left(kEurope, now_);
+  book_.child_left(kEuAggregator, now_);
   pass(10s);
-  for (const NodeId node : {kEurope, kParis, kLouvre}) {
+  for (const NodeId node : {kEuAggregator, kParis, kLouvre}) {
     EXPECT_FALSE(book_.stay_of(node).here);
     EXPECT_TRUE(book_.stay_of(node).came);
     EXPECT_EQ(book_.stay_of(node).since, came + 10s);
@@ -380,11 +380,11 @@ TEST_F(FederationTest, ItKnowsSinceWhenSomebodyIsHereOrAway) {
 TEST_F(FederationTest, TheWishedParentIsTheNearestWhetherItServesOrNot) {
   everybody_comes();
   EXPECT_EQ(book_.parent_wished(kLouvre), kParis);
-  book_.members_changed(kEurope, {}, {kParis}, now_);
+  book_.members_changed(kEuAggregator, {}, {kParis}, now_);
   pass(1h);
-  EXPECT_EQ(parent_of(kLouvre), kEurope);
+  EXPECT_EQ(parent_of(kLouvre), kEuAggregator);
   EXPECT_EQ(book_.parent_wished(kLouvre), kParis);
-  EXPECT_EQ(book_.parent_wished(kEurope), kRoot);
+  EXPECT_EQ(book_.parent_wished(kEuAggregator), kRoot);
   EXPECT_EQ(book_.parent_wished(NodeId(99)), kRoot);
 }
 

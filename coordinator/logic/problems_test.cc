@@ -14,17 +14,17 @@ using testing::Field;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr WallTime kNight = std::chrono::sys_days(std::chrono::year(2026) / 1 / 31) + 3h + 12min;
+constexpr WallTime kThatNight = std::chrono::sys_days(std::chrono::year(2026) / 1 / 31) + 3h + 12min;
 
 MemberFacts site(const std::string& name) {
   MemberFacts member;
   member.name = name;
-  member.stay = {true, true, kNight - 1h};
+  member.stay = {true, true, kThatNight - 1h};
   return member;
 }
 Situation well() {
   Situation facts;
-  facts.now = kNight;
+  facts.now = kThatNight;
   facts.staging_bytes_max = 1000;
   facts.members = {site("hospital-a"), site("hospital-b")};
   RunFacts run;
@@ -98,7 +98,7 @@ TEST(Problems, NobodyEnrolledAndNobodyHereAreTwoThings) {
   facts.members.clear();
   EXPECT_THAT(problems(facts), only(Severity::kWarning, "no site is enrolled", "enrol.md"));
   facts.members = {site("hospital-a")};
-  facts.members[0].stay = {false, true, kNight - 10min};
+  facts.members[0].stay = {false, true, kThatNight - 10min};
   EXPECT_THAT(problems(facts),
               ElementsAre(problem(Severity::kError, "no site is connected", "#fluvialsiteaway"),
                           problem(Severity::kWarning, "hospital-a is away since 03:02 UTC", "#fluvialsiteaway")));
@@ -128,10 +128,10 @@ TEST(Problems, WhatIsWrongWithAMemberNamesIt) {
   now_is(Severity::kWarning, "takes 3.1 times as long", "#fluvialpersistentstraggler");
   member.ahead = "it knows of round 9 of run 1";
   now_is(Severity::kError, "it knows of round 9", "backup.md#an-older-copy");
-  member.stay = {false, false, kNight - 10min};
+  member.stay = {false, false, kThatNight - 10min};
   now_is(Severity::kWarning, "hospital-b has not come since the coordinator started at 03:02 UTC", "#fluvialsiteaway");
   member.role = Role::kAggregator;
-  member.stay = {false, true, kNight - 10min};
+  member.stay = {false, true, kThatNight - 10min};
   now_is(Severity::kWarning, "hospital-b is away since 03:02 UTC", "#fluvialaggregatordown");
   member.wall_offset = -6s;
   now_is(Severity::kWarning, "the clock of hospital-b is 6 s behind", "#fluvialclocksapart");
@@ -141,44 +141,44 @@ TEST(Problems, WhatIsWrongWithAMemberNamesIt) {
 
 TEST(Problems, ACertificateIsSpokenOfBeforeItEnds) {
   Situation facts = well();
-  facts.members[0].certificate_ends = kNight + 24h * 15;
+  facts.members[0].certificate_ends = kThatNight + 24h * 15;
   EXPECT_THAT(problems(facts), IsEmpty());
-  facts.members[0].certificate_ends = kNight + 24h * 13 + 1h;
+  facts.members[0].certificate_ends = kThatNight + 24h * 13 + 1h;
   EXPECT_THAT(problems(facts),
               only(Severity::kWarning, "of hospital-a ends in 13 days", "#fluvialcertificateexpiring"));
-  facts.members[0].certificate_ends = kNight + 47h + 1min;
+  facts.members[0].certificate_ends = kThatNight + 47h + 1min;
   EXPECT_THAT(problems(facts), only(Severity::kError, "ends in 47 h", "#fluvialcertificateexpiring"));
-  facts.members[0].certificate_ends = kNight - 1s;
+  facts.members[0].certificate_ends = kThatNight - 1s;
   EXPECT_THAT(problems(facts), only(Severity::kError, "has ended", "#fluvialcertificateexpiring"));
 }
 
 TEST(Problems, AShortCertificateIsSpokenOfWhenItsRenewalIsOverdue) {
   Situation facts = well();
   facts.certificate_validity = 24h;
-  facts.members[0].certificate_ends = kNight + 7h;
+  facts.members[0].certificate_ends = kThatNight + 7h;
   EXPECT_THAT(problems(facts), IsEmpty()) << "it is renewed from half of its life on";
-  facts.members[0].certificate_ends = kNight + 5h + 1min;
+  facts.members[0].certificate_ends = kThatNight + 5h + 1min;
   EXPECT_THAT(problems(facts), only(Severity::kWarning, "of hospital-a ends in 5 h", "#fluvialcertificateexpiring"));
-  facts.members[0].certificate_ends = kNight + 1h + 1min;
+  facts.members[0].certificate_ends = kThatNight + 1h + 1min;
   EXPECT_THAT(problems(facts), only(Severity::kError, "ends in 1 h", "#fluvialcertificateexpiring"));
-  facts.members[0].certificate_ends = kNight + 24h * 13 + 1h;
+  facts.members[0].certificate_ends = kThatNight + 24h * 13 + 1h;
   EXPECT_THAT(problems(facts), only(Severity::kWarning, "ends in 13 days", "#fluvialcertificateexpiring"))
       << "one from before, which should have moved over";
 }
 
 TEST(Problems, TheAuthorityIsSpokenOfBeforeItEnds) {
   Situation facts = well();
-  facts.authority_began = kNight - 24h * 1'000;
-  facts.authority_ends = kNight + 24h * 61;
+  facts.authority_began = kThatNight - 24h * 1'000;
+  facts.authority_ends = kThatNight + 24h * 61;
   EXPECT_THAT(problems(facts), IsEmpty());
-  facts.authority_ends = kNight + 24h * 59 + 1h;
+  facts.authority_ends = kThatNight + 24h * 59 + 1h;
   EXPECT_THAT(problems(facts), only(Severity::kWarning, "authority ends in 59 days", "authorities.md"));
-  facts.authority_ends = kNight + 24h * 13 + 1h;
+  facts.authority_ends = kThatNight + 24h * 13 + 1h;
   EXPECT_THAT(problems(facts), only(Severity::kError, "authority ends in 13 days", "authorities.md"));
   facts.authority_ends = std::chrono::sys_days(std::chrono::year(9999) / 12 / 31);
   EXPECT_THAT(problems(facts), IsEmpty());
-  facts.authority_began = kNight - 24h * 10;  // one of a month, which a program renews
-  facts.authority_ends = kNight + 24h * 20;
+  facts.authority_began = kThatNight - 24h * 10;  // one of a month, which a program renews
+  facts.authority_ends = kThatNight + 24h * 20;
   EXPECT_THAT(problems(facts), IsEmpty());
 }
 

@@ -11,8 +11,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-const WallTime kNow{std::chrono::days(20'000)};
-const WallTime kLater = kNow + std::chrono::hours(1);
+const WallTime kAtFirst{std::chrono::days(20'000)};
+const WallTime kLater = kAtFirst + std::chrono::hours(1);
 
 TEST(RolloverSteps, EachIsTakenInItsPhaseAndNoOther) {
   using enum RolloverPhase;
@@ -52,15 +52,15 @@ TEST(RolloverEnd, WhoHasShownACertificateOfAnotherAuthorityRelyOnTheOldOneNoMore
   const auto kept = [](std::uint32_t node, const char* name, bool used) {
     return HeldCertificate{NodeId(node), name, false, used, false, kLater};
   };
-  EXPECT_THAT(relying_on_leaving({leaving(1, "a")}, kNow), ElementsAre("a"));
-  EXPECT_THAT(relying_on_leaving({leaving(1, "a"), kept(1, "a", true)}, kNow), IsEmpty());
+  EXPECT_THAT(relying_on_leaving({leaving(1, "a")}, kAtFirst), ElementsAre("a"));
+  EXPECT_THAT(relying_on_leaving({leaving(1, "a"), kept(1, "a", true)}, kAtFirst), IsEmpty());
   // The answer with the new one may have been lost.
-  EXPECT_THAT(relying_on_leaving({leaving(1, "a"), kept(1, "a", false)}, kNow), ElementsAre("a"));
-  EXPECT_THAT(relying_on_leaving({leaving(1, "a"), kept(2, "b", true)}, kNow), ElementsAre("a"));
-  EXPECT_THAT(relying_on_leaving({leaving(1, "a", kNow)}, kNow), IsEmpty());
+  EXPECT_THAT(relying_on_leaving({leaving(1, "a"), kept(1, "a", false)}, kAtFirst), ElementsAre("a"));
+  EXPECT_THAT(relying_on_leaving({leaving(1, "a"), kept(2, "b", true)}, kAtFirst), ElementsAre("a"));
+  EXPECT_THAT(relying_on_leaving({leaving(1, "a", kAtFirst)}, kAtFirst), IsEmpty());
   HeldCertificate refused = leaving(1, "a");
   refused.refused = true;
-  EXPECT_THAT(relying_on_leaving({refused}, kNow), IsEmpty());
+  EXPECT_THAT(relying_on_leaving({refused}, kAtFirst), IsEmpty());
 }
 
 }  // namespace

@@ -19,12 +19,12 @@ namespace {
 
 namespace reference = kernels::reference;
 
-constexpr int kScale = 30;
+constexpr int kPassScale = 30;
 constexpr std::size_t kRows = 30, kCols = 40, kPlain = 7, kRank = 2;
 constexpr std::uint64_t kChunk = 256;
 constexpr aggregate::MeanOf kFirst{Epoch(5), AttemptId(2), 0};
 
-class Backwards final : public Parallel {
+class PassesBackwards final : public Parallel {
  public:
   Status for_each(std::size_t count, const std::function<Status(std::size_t)>& f) override {
     Status first;
@@ -70,7 +70,7 @@ class PassesTest : public testing::Test {
   // What these sites send in the pass, in a sum.
   round::ContributorSet gather(std::uint32_t pass, std::span<const float> mean, std::initializer_list<std::size_t> in) {
     const kernels::ChunkLayout layout = codec_->pass_layout(shapes_.schema(), pass);
-    sum_.reset({layout, 0, kScale});
+    sum_.reset({layout, 0, kPassScale});
     sent_.clear();
     round::ContributorSet set;
     for (const std::size_t i : in) {
@@ -105,9 +105,9 @@ class PassesTest : public testing::Test {
       std::uint64_t weights = 0;
       for (const auto& [weight, values] : sent_) {
         weights += weight;
-        sum += std::llrint(static_cast<double>(values[k]) * std::ldexp(static_cast<double>(weight), kScale));
+        sum += std::llrint(static_cast<double>(values[k]) * std::ldexp(static_cast<double>(weight), kPassScale));
       }
-      mean[k] = static_cast<float>(std::ldexp(static_cast<double>(sum), -kScale) / static_cast<double>(weights));
+      mean[k] = static_cast<float>(std::ldexp(static_cast<double>(sum), -kPassScale) / static_cast<double>(weights));
     }
     return mean;
   }
@@ -176,7 +176,7 @@ TEST_F(PassesTest, TheMeanOfAPassIsThatOfItsIntegers) {
   EXPECT_NE(mean_of_pass(serial_, sum_, set, {Epoch(5), AttemptId(3), 0})->ref, mean->ref)
       << "each attempt has its own";
   EXPECT_EQ(mean->ref, (round::VectorRef{sha256(mean->bytes.bytes), mean->bytes.bytes.size()}));
-  Backwards backwards;
+  PassesBackwards backwards;
   EXPECT_EQ(mean_of_pass(backwards, sum_, set, kFirst)->ref, mean->ref);
 }
 
@@ -202,7 +202,7 @@ TEST_F(PassesTest, TheModelIsTheProductOfTheMeans) {
   const std::span<const float> model = floats(next->bytes.bytes);
   ASSERT_EQ(model.size(), expected.size());
   for (std::size_t i = 0; i < model.size(); ++i) ASSERT_NEAR(model[i], expected[i], 2e-6) << i;
-  Backwards backwards;
+  PassesBackwards backwards;
   const auto again = finish(set, p.bytes, backwards);
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(again->master, next->master) << "in whatever order the pieces run";

@@ -15,16 +15,16 @@
 namespace fluvial::coordinator {
 namespace {
 
-constexpr int kScale = 24;
+constexpr int kTrainedScale = 24;
 constexpr std::uint64_t kChunkValues = 256;
-constexpr std::uint64_t kValues = 600;
+constexpr std::uint64_t kTrainedValues = 600;
 
 // Decodes what travelled, by the reference's own reading (docs/formats/model.md).
 std::vector<float> by_hand(const SharedForm& form, const std::vector<float>& before) {
-  std::vector<float> values = form.form.base ? before : std::vector<float>(kValues);
+  std::vector<float> values = form.form.base ? before : std::vector<float>(kTrainedValues);
   ByteSpan encoded = form.bytes.bytes;
-  for (std::size_t first = 0; first < kValues; first += kChunkValues) {
-    const std::size_t count = std::min<std::size_t>(kChunkValues, kValues - first);
+  for (std::size_t first = 0; first < kTrainedValues; first += kChunkValues) {
+    const std::size_t count = std::min<std::size_t>(kChunkValues, kTrainedValues - first);
     std::uint32_t size = 0;
     std::memcpy(&size, encoded.data(), sizeof size);
     const auto chunk = kernels::reference::decode(form.form.codec, encoded.subspan(4, size), count);
@@ -42,7 +42,7 @@ std::vector<float> by_hand(const SharedForm& form, const std::vector<float>& bef
 class DownTest : public testing::Test {
  protected:
   DownTest() : models_(*store::ModelStore::open(files_, "/models")) {
-    for (std::size_t i = 0; i < kValues; ++i) master_[i] = std::sin(static_cast<float>(i));
+    for (std::size_t i = 0; i < kTrainedValues; ++i) master_[i] = std::sin(static_cast<float>(i));
     trained_ = master_;
     bytes_ = bytes_of(master_);
     last_.ref = {RunId(1), ModelVersion(0), sha256(bytes_.span()), bytes_.size()};
@@ -66,8 +66,8 @@ class DownTest : public testing::Test {
     arrival.integers = {static_cast<std::int64_t>(round_)};
     ASSERT_TRUE(arrival.what.contributors.add({SiteId(site), Epoch(1), weight, {}, 0, {}}).ok());
     arrival.chunks.emplace(budget_, files_, "/spill", 1 << 20);
-    for (std::size_t first = 0; first < kValues; first += kChunkValues) {
-      std::vector<float> chunk(std::min<std::size_t>(kChunkValues, kValues - first));
+    for (std::size_t first = 0; first < kTrainedValues; first += kChunkValues) {
+      std::vector<float> chunk(std::min<std::size_t>(kChunkValues, kTrainedValues - first));
       for (std::size_t i = 0; i < chunk.size(); ++i) chunk[i] = update(weight, first + i);
       ASSERT_TRUE(arrival.chunks->append(Buffer::copy_of(std::as_bytes(std::span(chunk)))).ok());
     }
@@ -77,7 +77,7 @@ class DownTest : public testing::Test {
   Result<NextModel> finalise_round(const aggregate::Down& down, float lr) {
     ++round_;
     transfer::NodeSum sum;
-    sum.reset({{kValues, kChunkValues}, schema_->integer_count(), kScale});
+    sum.reset({{kTrainedValues, kChunkValues}, schema_->integer_count(), kTrainedScale});
     round::CommitRecord record;
     record.run = RunId(1);
     record.round = RoundId(round_);
@@ -92,10 +92,10 @@ class DownTest : public testing::Test {
     input.optimizer.lr = lr;
     input.down = {down, kChunkValues};
     input.trained_before = aggregate::BaseModel{last_.ref, last_.bytes.bytes};
-    for (std::size_t i = 0; i < kValues; ++i) {  // in exact integers, as the sum is
-      const std::int64_t one = *kernels::reference::fixed_term(update(1, i), 1, kScale);
-      const std::int64_t two = *kernels::reference::fixed_term(update(3, i), 3, kScale);
-      const float mean = kernels::reference::mean(one + two, kScale, 4);
+    for (std::size_t i = 0; i < kTrainedValues; ++i) {  // in exact integers, as the sum is
+      const std::int64_t one = *kernels::reference::fixed_term(update(1, i), 1, kTrainedScale);
+      const std::int64_t two = *kernels::reference::fixed_term(update(3, i), 3, kTrainedScale);
+      const float mean = kernels::reference::mean(one + two, kTrainedScale, 4);
       master_[i] = static_cast<float>(double{master_[i]} - double{lr} * double{mean});
     }
     ahead_.clear();
@@ -124,7 +124,7 @@ class DownTest : public testing::Test {
   store::ModelStore models_;
   Serial serial_;
   std::uint64_t round_ = 0;
-  std::vector<float> master_ = std::vector<float>(kValues);
+  std::vector<float> master_ = std::vector<float>(kTrainedValues);
   std::vector<float> trained_;
   Buffer bytes_;                     // of the master
   TrainedModel last_;                // of the round before
@@ -154,7 +154,8 @@ TEST_F(DownTest, MasterAndTrainedModelFollowTheirDefinitions) {
       EXPECT_EQ(next->trained.ref.digest, sha256(trained.span())) << text << " round " << round_;
       EXPECT_EQ(next->trained.ref.version, ModelVersion(round_));
       double left_out = 0;
-      for (std::size_t k = 0; k < kValues; ++k) left_out += std::pow(double{master_[k]} - double{trained_[k]}, 2);
+      for (std::size_t k = 0; k < kTrainedValues; ++k)
+        left_out += std::pow(double{master_[k]} - double{trained_[k]}, 2);
       EXPECT_NEAR(next->trained.left_out_norm, std::sqrt(left_out), 1e-12) << text;
       if (down.kind == aggregate::Down::Kind::kDelta) {
         EXPECT_EQ(next->trained.form->form.base, last_.ref) << "from what sites trained from before";

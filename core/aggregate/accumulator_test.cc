@@ -20,7 +20,7 @@ using kernels::Codec;
 using ::testing::HasSubstr;
 namespace test_values = kernels::test_values;
 
-constexpr ChunkLayout kLayout{.value_count = 5'300, .chunk_values = 1'000};
+constexpr ChunkLayout kShortLastChunk{.value_count = 5'300, .chunk_values = 1'000};
 constexpr int kScale = 30;
 constexpr std::size_t kIntegers = 3;
 
@@ -37,9 +37,9 @@ std::vector<Contribution> contributions(std::size_t count) {
   for (std::size_t site = 0; site < count; ++site) {
     Contribution& one = all[site];
     one.codec = test_values::codec_of(test_values::codec_texts()[site % test_values::codec_texts().size()]);
-    const auto vector = test_values::adversarial(kLayout.value_count, site, 1000.0F);
+    const auto vector = test_values::adversarial(kShortLastChunk.value_count, site, 1000.0F);
     one.encoded =
-        test_values::encode(*one.codec, vector, kLayout.chunk_values, {1, 1, static_cast<std::uint32_t>(site)});
+        test_values::encode(*one.codec, vector, kShortLastChunk.chunk_values, {1, 1, static_cast<std::uint32_t>(site)});
     one.weight = static_cast<std::uint32_t>(1 + 37 * site);
     one.integers = {static_cast<std::int64_t>(site), -static_cast<std::int64_t>(site), 7};
   }
@@ -47,7 +47,7 @@ std::vector<Contribution> contributions(std::size_t count) {
 }
 
 void add(const Contribution& one, Accumulator& accumulator) {
-  for (std::size_t chunk = 0; chunk < kLayout.chunk_count(); ++chunk) {
+  for (std::size_t chunk = 0; chunk < kShortLastChunk.chunk_count(); ++chunk) {
     const Status added = accumulator.add_chunk(*one.codec, chunk, one.encoded.chunks[chunk].span(), one.weight);
     ASSERT_TRUE(added.ok()) << added.error().message;
   }
@@ -55,7 +55,7 @@ void add(const Contribution& one, Accumulator& accumulator) {
 }
 
 void merge(const Accumulator& child, Accumulator& parent) {
-  for (std::size_t chunk = 0; chunk < kLayout.chunk_count(); ++chunk) {
+  for (std::size_t chunk = 0; chunk < kShortLastChunk.chunk_count(); ++chunk) {
     const Status merged = parent.merge_chunk(chunk, child.pack_chunk(chunk).span());
     ASSERT_TRUE(merged.ok()) << merged.error().message;
   }
@@ -71,7 +71,7 @@ void sum_tree(std::span<const Contribution* const> leaves, Rng& rng, Accumulator
   const std::size_t cut =
       rng.below(leaves.size() + 1);  // one side may be empty: an aggregator that closed with nothing
   for (const auto part : {leaves.first(cut), leaves.subspan(cut)}) {
-    Accumulator child(kLayout, kIntegers, kScale);
+    Accumulator child(kShortLastChunk, kIntegers, kScale);
     if (part.size() == leaves.size()) {
       for (const Contribution* leaf : part) add(*leaf, child);
     } else {
@@ -83,17 +83,18 @@ void sum_tree(std::span<const Contribution* const> leaves, Rng& rng, Accumulator
 
 TEST(Accumulator, SumIsWhatTheReferenceAdds) {
   const auto all = contributions(9);
-  Accumulator accumulator(kLayout, kIntegers, kScale);
-  std::vector<std::int64_t> expected(kLayout.value_count, 0);
+  Accumulator accumulator(kShortLastChunk, kIntegers, kScale);
+  std::vector<std::int64_t> expected(kShortLastChunk.value_count, 0);
   std::uint64_t total_weight = 0;
   for (const Contribution& one : all) {
     add(one, accumulator);
     total_weight += one.weight;
-    for (std::size_t chunk = 0; chunk < kLayout.chunk_count(); ++chunk) {
+    for (std::size_t chunk = 0; chunk < kShortLastChunk.chunk_count(); ++chunk) {
       const auto decoded = kernels::reference::decode(to_string(one.codec->spec()), one.encoded.chunks[chunk].span(),
-                                                      kLayout.size(chunk));
+                                                      kShortLastChunk.size(chunk));
       for (std::size_t i = 0; i < decoded->size(); ++i) {
-        expected[kLayout.first_value(chunk) + i] += *kernels::reference::fixed_term((*decoded)[i], one.weight, kScale);
+        expected[kShortLastChunk.first_value(chunk) + i] +=
+            *kernels::reference::fixed_term((*decoded)[i], one.weight, kScale);
       }
     }
   }
@@ -110,7 +111,7 @@ TEST(Accumulator, SumIsWhatTheReferenceAdds) {
 
 TEST(Accumulator, FlatDeepAndShuffledSumsAreEqualBitForBit) {
   const auto all = contributions(16);
-  Accumulator flat(kLayout, kIntegers, kScale);
+  Accumulator flat(kShortLastChunk, kIntegers, kScale);
   std::vector<const Contribution*> order;
   for (const Contribution& one : all) {
     add(one, flat);
@@ -120,7 +121,7 @@ TEST(Accumulator, FlatDeepAndShuffledSumsAreEqualBitForBit) {
   Rng rng(7);
   for (int round = 0; round < 10; ++round) {
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.below(i)]);
-    Accumulator root(kLayout, kIntegers, kScale);
+    Accumulator root(kShortLastChunk, kIntegers, kScale);
     sum_tree(order, rng, root);
     ASSERT_TRUE(std::ranges::equal(root.sum(), flat.sum()));
     ASSERT_TRUE(std::ranges::equal(root.integers(), flat.integers()));
@@ -129,15 +130,15 @@ TEST(Accumulator, FlatDeepAndShuffledSumsAreEqualBitForBit) {
 
 TEST(Accumulator, ChunksMayBeAddedByThreadsAtOnce) {
   const auto all = contributions(8);
-  Accumulator alone(kLayout, 0, kScale);
-  Accumulator together(kLayout, 0, kScale);
+  Accumulator alone(kShortLastChunk, 0, kScale);
+  Accumulator together(kShortLastChunk, 0, kScale);
   const auto add_chunk = [&](Accumulator& to, std::size_t chunk) {
     for (const Contribution& one : all) {
       EXPECT_TRUE(to.add_chunk(*one.codec, chunk, one.encoded.chunks[chunk].span(), one.weight).ok());
     }
   };
   std::vector<std::jthread> threads;
-  for (std::size_t chunk = 0; chunk < kLayout.chunk_count(); ++chunk) {
+  for (std::size_t chunk = 0; chunk < kShortLastChunk.chunk_count(); ++chunk) {
     add_chunk(alone, chunk);
     threads.emplace_back(add_chunk, std::ref(together), chunk);
   }
@@ -147,7 +148,7 @@ TEST(Accumulator, ChunksMayBeAddedByThreadsAtOnce) {
 
 TEST(Accumulator, RefusesWhatDoesNotFitAndStaysAsItWas) {
   const auto all = contributions(2);
-  Accumulator accumulator(kLayout, kIntegers, kScale);
+  Accumulator accumulator(kShortLastChunk, kIntegers, kScale);
   add(all[1], accumulator);
   const std::vector<std::int64_t> before(accumulator.sum().begin(), accumulator.sum().end());
   const Codec& codec = *all[0].codec;
@@ -161,20 +162,20 @@ TEST(Accumulator, RefusesWhatDoesNotFitAndStaysAsItWas) {
   EXPECT_EQ(accumulator.add_integers(std::vector<std::int64_t>{1}).error().code, Code::kInvalidArgument);
   std::vector<float> mean(1'000);
   EXPECT_FALSE(accumulator.mean(0, 0, mean).ok());
-  EXPECT_TRUE(accumulator.mean(kLayout.value_count - mean.size(), 1, mean).ok());
-  EXPECT_FALSE(accumulator.mean(kLayout.value_count - mean.size() + 1, 1, mean).ok());
+  EXPECT_TRUE(accumulator.mean(kShortLastChunk.value_count - mean.size(), 1, mean).ok());
+  EXPECT_FALSE(accumulator.mean(kShortLastChunk.value_count - mean.size() + 1, 1, mean).ok());
   EXPECT_FALSE(accumulator.mean(~std::uint64_t{0}, 1, mean).ok());
   EXPECT_TRUE(std::ranges::equal(accumulator.sum(), before));
 }
 
 TEST(Accumulator, ResetForgetsEverything) {
   const auto all = contributions(3);
-  Accumulator used(kLayout, kIntegers, 12);
+  Accumulator used(kShortLastChunk, kIntegers, 12);
   for (const Contribution& one : all) add(one, used);
   used.reset(kScale);
   EXPECT_TRUE(std::ranges::all_of(used.sum(), [](std::int64_t sum) { return sum == 0; }));
   EXPECT_EQ(used.integers()[0], std::numeric_limits<std::int64_t>::min());
-  Accumulator fresh(kLayout, kIntegers, kScale);
+  Accumulator fresh(kShortLastChunk, kIntegers, kScale);
   add(all[1], used);
   add(all[1], fresh);
   EXPECT_TRUE(std::ranges::equal(used.sum(), fresh.sum()));

@@ -23,7 +23,7 @@ constexpr bool kWatched = true;
 constexpr bool kWatched = false;
 #endif
 
-constexpr std::align_val_t kAlignment{64};
+constexpr std::align_val_t kBlockAlignment{64};
 
 }  // namespace
 
@@ -75,7 +75,7 @@ void BufferPool::give_back(std::byte* block, std::size_t asked_bytes) {
     counts_.used_bytes -= bytes;
     if (pages_.take != nullptr) return keep(block, bytes);
   }
-  ::operator delete(block, kAlignment);
+  ::operator delete(block, kBlockAlignment);
 }
 
 // Where several are as short, the one that lies lowest: so blocks gather at one end, and the other stays whole.
@@ -145,7 +145,7 @@ BufferPool::Stretches BufferPool::let_go() {
 
 std::byte* BufferPool::make(std::size_t bytes) const {
   if (pages_.take != nullptr) return pages_.take(bytes);
-  return static_cast<std::byte*>(::operator new(bytes, kAlignment, std::nothrow));
+  return static_cast<std::byte*>(::operator new(bytes, kBlockAlignment, std::nothrow));
 }
 
 void BufferPool::unmake(const Stretches& stretches) const {

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <limits>
 #include <string_view>
+#include <tuple>
 #include <unordered_set>
 #include <utility>
 
@@ -90,8 +91,7 @@ Result<std::vector<TomlEntry>> parse_toml(std::string_view text, const std::stri
     return Error{Code::kInvalidArgument,
                  where(path, error.source().begin.line) + ": not TOML: " + printable(error.description(), 300)};
   }
-  std::stable_sort(entries.begin(), entries.end(),
-                   [](const TomlEntry& a, const TomlEntry& b) { return a.line < b.line; });
+  std::ranges::sort(entries, {}, [](const TomlEntry& entry) { return std::tie(entry.line, entry.key); });
   std::unordered_set<std::string_view> keys;
   for (const TomlEntry& entry : entries) {
     if (!keys.insert(entry.key).second) {  // toml++ takes "a.b" = 1 and [a] b = 2 for two

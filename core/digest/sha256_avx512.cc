@@ -14,7 +14,7 @@ namespace {
 
 using Word = __m512i;  // of each of the sixteen
 
-constexpr std::size_t kLanes = 16;
+constexpr std::size_t kWideLanes = 16;
 constexpr int kXor3 = 0x96;      // a ^ b ^ c, as vpternlog writes it
 constexpr int kChoose = 0xca;    // a ? b : c
 constexpr int kMajority = 0xe8;  // of a, b and c
@@ -23,13 +23,13 @@ FLUVIAL_AVX512_INLINE Word add(Word a, Word b) { return _mm512_add_epi32(a, b); 
 FLUVIAL_AVX512_INLINE Word every(std::uint32_t word) { return _mm512_set1_epi32(static_cast<int>(word)); }
 
 // Rows are lanes and columns words of a block; afterwards the other way round.
-FLUVIAL_AVX512_INLINE void transpose(Word (&rows)[kLanes]) {
-  Word half[kLanes];
-  for (std::size_t i = 0; i < kLanes; i += 2) {
+FLUVIAL_AVX512_INLINE void transpose(Word (&rows)[kWideLanes]) {
+  Word half[kWideLanes];
+  for (std::size_t i = 0; i < kWideLanes; i += 2) {
     half[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
     half[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
   }
-  for (std::size_t i = 0; i < kLanes; i += 4) {
+  for (std::size_t i = 0; i < kWideLanes; i += 4) {
     rows[i] = _mm512_unpacklo_epi64(half[i], half[i + 2]);
     rows[i + 1] = _mm512_unpackhi_epi64(half[i], half[i + 2]);
     rows[i + 2] = _mm512_unpacklo_epi64(half[i + 1], half[i + 3]);
@@ -63,7 +63,7 @@ FLUVIAL_AVX512_INLINE Word sigma_1(Word w) {
 }
 
 // `w`: the block's words; used up.
-FLUVIAL_AVX512_INLINE void compress(Word (&state)[8], Word (&w)[kLanes]) {
+FLUVIAL_AVX512_INLINE void compress(Word (&state)[8], Word (&w)[kWideLanes]) {
   Word a = state[0], b = state[1], c = state[2], d = state[3];
   Word e = state[4], f = state[5], g = state[6], h = state[7];
 #pragma clang loop unroll(full)
@@ -89,9 +89,9 @@ FLUVIAL_AVX512 void sha256_of_sixteen(const std::array<const std::byte*, 16>& pi
   const Word swap = _mm512_broadcast_i32x4(_mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3));
   Word state[8];
   for (std::size_t i = 0; i < 8; ++i) state[i] = every(kSha256Start[i]);
-  Word w[kLanes];
+  Word w[kWideLanes];
   for (std::size_t at = 0; at < bytes; at += kSha256BlockBytes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    for (std::size_t lane = 0; lane < kWideLanes; ++lane) {
       w[lane] = _mm512_shuffle_epi8(_mm512_loadu_si512(pieces[lane] + at), swap);
     }
     transpose(w);
@@ -104,9 +104,9 @@ FLUVIAL_AVX512 void sha256_of_sixteen(const std::array<const std::byte*, 16>& pi
   w[15] = every(static_cast<std::uint32_t>(bits));
   compress(state, w);
   for (std::size_t i = 0; i < 8; ++i) {
-    alignas(64) std::array<std::uint32_t, kLanes> words;
+    alignas(64) std::array<std::uint32_t, kWideLanes> words;
     _mm512_store_si512(words.data(), state[i]);
-    for (std::size_t lane = 0; lane < kLanes; ++lane) store_word(out[lane], i, words[lane]);
+    for (std::size_t lane = 0; lane < kWideLanes; ++lane) store_word(out[lane], i, words[lane]);
   }
 }
 

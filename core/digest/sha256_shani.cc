@@ -12,7 +12,7 @@ namespace {
 #define FLUVIAL_SHANI __attribute__((target("sha,ssse3,sse4.1")))
 #define FLUVIAL_SHANI_INLINE FLUVIAL_SHANI inline __attribute__((always_inline))
 
-constexpr std::size_t kLanes = 2;
+constexpr std::size_t kShaniLanes = 2;
 
 FLUVIAL_SHANI_INLINE __m128i four(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
 
@@ -22,13 +22,13 @@ struct State {  // of one lane, in the order that sha256rnds2 wants
 };
 
 // `w`: the blocks' words, four a register; used up.
-FLUVIAL_SHANI_INLINE void compress(State (&state)[kLanes], __m128i (&w)[kLanes][4]) {
-  State now[kLanes] = {state[0], state[1]};
+FLUVIAL_SHANI_INLINE void compress(State (&state)[kShaniLanes], __m128i (&w)[kShaniLanes][4]) {
+  State now[kShaniLanes] = {state[0], state[1]};
 #pragma clang loop unroll(full)
   for (std::size_t t = 0; t < 16; ++t) {  // four rounds each
     const __m128i constants = four(&kSha256Rounds[4 * t]);
 #pragma clang loop unroll(full)
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    for (std::size_t lane = 0; lane < kShaniLanes; ++lane) {
       __m128i(&words)[4] = w[lane];
       const __m128i sum = _mm_add_epi32(words[t % 4], constants);
       now[lane].cdgh = _mm_sha256rnds2_epu32(now[lane].cdgh, now[lane].abef, sum);
@@ -39,7 +39,7 @@ FLUVIAL_SHANI_INLINE void compress(State (&state)[kLanes], __m128i (&w)[kLanes][
       words[t % 4] = _mm_sha256msg2_epu32(part, words[(t + 3) % 4]);
     }
   }
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+  for (std::size_t lane = 0; lane < kShaniLanes; ++lane) {
     state[lane].abef = _mm_add_epi32(state[lane].abef, now[lane].abef);
     state[lane].cdgh = _mm_add_epi32(state[lane].cdgh, now[lane].cdgh);
   }
@@ -56,10 +56,10 @@ FLUVIAL_SHANI void sha256_of_two(const std::array<const std::byte*, 2>& pieces, 
   const __m128i swap = _mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3);
   const auto& start = kSha256Start;
   const State begin = {words(start[0], start[1], start[4], start[5]), words(start[2], start[3], start[6], start[7])};
-  State state[kLanes] = {begin, begin};
-  __m128i w[kLanes][4];
+  State state[kShaniLanes] = {begin, begin};
+  __m128i w[kShaniLanes][4];
   for (std::size_t at = 0; at < bytes; at += kSha256BlockBytes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    for (std::size_t lane = 0; lane < kShaniLanes; ++lane) {
       for (std::size_t i = 0; i < 4; ++i) w[lane][i] = _mm_shuffle_epi8(four(pieces[lane] + at + 16 * i), swap);
     }
     compress(state, w);
@@ -73,7 +73,7 @@ FLUVIAL_SHANI void sha256_of_two(const std::array<const std::byte*, 2>& pieces, 
   compress(state, w);
   constexpr std::size_t kAbef[4] = {5, 4, 1, 0};  // which word of the digest each element is
   constexpr std::size_t kCdgh[4] = {7, 6, 3, 2};
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+  for (std::size_t lane = 0; lane < kShaniLanes; ++lane) {
     alignas(16) std::array<std::uint32_t, 4> abef;
     alignas(16) std::array<std::uint32_t, 4> cdgh;
     _mm_store_si128(reinterpret_cast<__m128i*>(abef.data()), state[lane].abef);  // NOLINT: as the intrinsic wants it

@@ -18,10 +18,6 @@ namespace {
 
 constexpr std::size_t kServerNamesMax = 16;
 
-std::time_t to_time_t(WallTime time) {
-  return std::chrono::floor<std::chrono::seconds>(time).time_since_epoch().count();
-}
-
 // The two top bits are fixed (RFC 5280: positive, at most 20 octets), so that every serial has 16 bytes.
 Serial in_form(Serial serial) {
   serial[0] = (serial[0] & std::byte{0x3f}) | std::byte{0x40};

@@ -16,6 +16,7 @@
 #include "core/identity/credentials.h"
 #include "core/identity/csr.h"
 #include "core/identity/openssl_internal.h"
+#include "core/identity/test_support.h"
 #include "core/identity/testing.h"
 
 namespace fluvial::identity {
@@ -28,8 +29,6 @@ mode_t mode_of(const std::string& path) {
   EXPECT_EQ(::stat(path.c_str(), &status), 0) << path;
   return status.st_mode & 07777;
 }
-
-WallTime wall_now() { return SystemClock().wall_now(); }
 
 const Grant kGrant{{Role::kSite, NodeId(7), "hospital-a"}, std::chrono::hours(1), {}, {}};
 

@@ -16,9 +16,6 @@ namespace fluvial::identity {
 namespace {
 
 constexpr std::size_t kCertificateBytesMax = 16 * 1024;
-constexpr std::size_t kChainMax = 1 + kIntermediatesMax;
-constexpr std::string_view kPinPrefix = "sha256:";
-
 WallTime to_wall_time(const ASN1_TIME* time) {
   std::tm parts = {};
   if (ASN1_TIME_to_tm(time, &parts) != 1) return WallTime();  // unreadable: long expired

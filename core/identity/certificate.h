@@ -18,8 +18,10 @@ struct ssl_st;
 
 namespace fluvial::identity {
 
-inline constexpr int kIntermediatesMax = 3;        // between a member's certificate and an authority
+inline constexpr int kIntermediatesMax = 3;  // between a member's certificate and an authority
+inline constexpr std::size_t kChainMax = 1 + kIntermediatesMax;
 inline constexpr std::size_t kAuthoritiesMax = 8;  // trusted at the same time
+inline constexpr std::string_view kPinPrefix = "sha256:";
 
 // A handle on an immutable certificate; copies share it. Thread safe.
 class Certificate {

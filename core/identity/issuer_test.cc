@@ -11,6 +11,7 @@
 #include "core/identity/csr.h"
 #include "core/identity/openssl_internal.h"
 #include "core/identity/seeded_key.h"
+#include "core/identity/test_support.h"
 #include "core/identity/testing.h"
 #include "core/identity/verify.h"
 
@@ -19,7 +20,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-WallTime wall_now() { return SystemClock().wall_now(); }
 Member some_site() { return {Role::kSite, NodeId(7), "hospital-a"}; }
 
 std::vector<Certificate> issue(const CertificateAuthority& authority, Member member,

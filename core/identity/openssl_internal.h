@@ -7,11 +7,14 @@
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
+#include <chrono>
+#include <ctime>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "core/base/bytes.h"
+#include "core/base/clock.h"
 #include "core/base/result.h"
 
 namespace fluvial::identity {
@@ -33,6 +36,13 @@ using ExtensionPtr = std::unique_ptr<X509_EXTENSION, FreeWith<X509_EXTENSION_fre
 using GeneralNamePtr = std::unique_ptr<GENERAL_NAME, FreeWith<GENERAL_NAME_free>>;
 using GeneralNamesPtr = std::unique_ptr<GENERAL_NAMES, FreeWith<GENERAL_NAMES_free>>;
 using NamePtr = std::unique_ptr<X509_NAME, FreeWith<X509_NAME_free>>;
+
+inline void free_stack(STACK_OF(X509) * stack) { sk_X509_free(stack); }  // not what is on it
+using StackPtr = std::unique_ptr<STACK_OF(X509), FreeWith<free_stack>>;
+
+inline std::time_t to_time_t(WallTime time) {
+  return std::chrono::floor<std::chrono::seconds>(time).time_since_epoch().count();
+}
 
 inline unsigned char* as_uchar(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
 inline const unsigned char* as_uchar(const std::byte* bytes) { return reinterpret_cast<const unsigned char*>(bytes); }

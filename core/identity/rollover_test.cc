@@ -8,6 +8,7 @@
 #include "core/identity/csr.h"
 #include "core/identity/errors.h"
 #include "core/identity/live_tls.h"
+#include "core/identity/test_support.h"
 #include "core/identity/testing.h"
 
 namespace fluvial::identity {
@@ -15,8 +16,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using Context = std::shared_ptr<const TlsContext>;
-
-WallTime wall_now() { return SystemClock().wall_now(); }
 
 // Both ends in memory. The client's error; empty when they met.
 std::string meet(const Context& server, const Context& client) {

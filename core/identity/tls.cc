@@ -16,9 +16,6 @@ namespace {
 
 using ContextPtr = std::shared_ptr<SSL_CTX>;
 
-void free_stack(STACK_OF(X509) * stack) { sk_X509_free(stack); }
-using StackPtr = std::unique_ptr<STACK_OF(X509), FreeWith<free_stack>>;
-
 constexpr const char* kCiphers = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
 constexpr const char* kGroups = "X25519:P-256";
 constexpr const char* kSignatures = "ECDSA+SHA256:ed25519";

@@ -22,7 +22,6 @@ namespace {
 
 constexpr std::string_view kFamily = "fluvial-";
 constexpr std::string_view kPrefix = "fluvial-1.";
-constexpr std::string_view kPinPrefix = "sha256:";
 constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 constexpr std::size_t kTokenCharsMax = 1024;
 constexpr std::size_t kChecksumBytes = 4;

@@ -11,22 +11,13 @@ namespace fluvial::identity {
 namespace {
 
 constexpr int kSecurityLevel = 2;  // as new_context() of tls.cc
-constexpr std::size_t kChainMax = 1 + kIntermediatesMax;
-
 using StorePtr = std::unique_ptr<X509_STORE, FreeWith<X509_STORE_free>>;
 using StoreContextPtr = std::unique_ptr<X509_STORE_CTX, FreeWith<X509_STORE_CTX_free>>;
-
-void free_stack(STACK_OF(X509) * stack) { sk_X509_free(stack); }
-using StackPtr = std::unique_ptr<STACK_OF(X509), FreeWith<free_stack>>;
 
 struct Purpose {
   std::optional<int> id;       // none: any
   std::optional<WallTime> at;  // none: whatever the dates
 };
-
-std::time_t to_time_t(WallTime time) {
-  return std::chrono::floor<std::chrono::seconds>(time).time_since_epoch().count();
-}
 
 Error refused(std::string why) {
   ERR_clear_error();

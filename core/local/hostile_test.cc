@@ -13,26 +13,26 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t kModelBytes = 16;  // of train_task()
+constexpr std::uint64_t kTaskBytes = 16;  // of train_task()
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
-constexpr int kAllSeals = kSizeSeals | F_SEAL_WRITE;
+constexpr int kSealedWhole = kSizeSeals | F_SEAL_WRITE;
 
-UniqueFd memfd(std::uint64_t size_bytes, int seals) {
+UniqueFd sealed_memfd(std::uint64_t size_bytes, int seals) {
   UniqueFd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   EXPECT_EQ(::ftruncate(fd.get(), static_cast<off_t>(size_bytes)), 0);
   EXPECT_EQ(::fcntl(fd.get(), F_ADD_SEALS, seals), 0);
   return fd;
 }
 
-struct Case {
+struct HostileCase {
   const char* name;
   bool attaches;  // and holds task 1; otherwise its connection is refused
   std::function<void(RawPeer&)> act;
   const char* reason;  // a part of it
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const HostileCase& c, std::ostream* out) { *out << c.name; }
 
-v1::LocalMessage done(std::uint64_t id = 1, std::uint64_t weight = 1, Metrics metrics = {}) {
+v1::LocalMessage done_of(std::uint64_t id = 1, std::uint64_t weight = 1, Metrics metrics = {}) {
   return done_message({.id = TaskId(id), .weight = weight, .metrics = std::move(metrics)});
 }
 v1::LocalMessage attaching(std::string name, std::optional<Group> group = {}) {
@@ -48,15 +48,15 @@ v1::LocalMessage ready(std::initializer_list<round::ByteRange> ranges, std::uint
   return message;
 }
 void send_ready(RawPeer& p, std::initializer_list<round::ByteRange> ranges) {
-  p.send(ready(ranges), {memfd(kModelBytes, kSizeSeals).get()});
+  p.send(ready(ranges), {sealed_memfd(kTaskBytes, kSizeSeals).get()});
 }
 
-const std::vector<Case> kCases = {
+const std::vector<HostileCase> kCases = {
     {"Garbage", false, [](RawPeer& p) { p.send_bytes(RawPeer::framed("\xff\xff\xff\xff")); }, "no message"},
     {"AnHttpRequest", false, [](RawPeer& p) { p.send_bytes("GET / HTTP/1.1\r\n\r\n"); }, "a message of"},
     {"TooLong", false, [](RawPeer& p) { p.send_bytes(std::string(4, '\x7f')); }, "a message of"},
     {"Empty", false, [](RawPeer& p) { p.send_bytes(std::string(4, '\0')); }, "a message of 0 bytes"},
-    {"NotAttachFirst", false, [](RawPeer& p) { p.send(done()); }, "not Attach"},
+    {"NotAttachFirst", false, [](RawPeer& p) { p.send(done_of()); }, "not Attach"},
     {"NoBody", false, [](RawPeer& p) { p.send_bytes(RawPeer::framed(std::string("\xa2\x06\x00", 3))); }, "not Attach"},
     {"AnotherProtocol", false,
      [](RawPeer& p) {
@@ -67,7 +67,7 @@ const std::vector<Case> kCases = {
      "speaks local protocol 9"},
     {"NoName", false, [](RawPeer& p) { p.send(attaching("")); }, "worker \"\""},
     {"ANameForTheLog", false, [](RawPeer& p) { p.send(attaching("a\nb")); }, "worker \"a?b\""},
-    {"ADescriptorWithAttach", false, [](RawPeer& p) { p.send(attaching("gift"), {memfd(1, 0).get()}); },
+    {"ADescriptorWithAttach", false, [](RawPeer& p) { p.send(attaching("gift"), {sealed_memfd(1, 0).get()}); },
      "a descriptor with"},
     {"ClosesAtOnce", false, [](RawPeer& p) { p.close(); }, "closed its connection"},
     {"BreaksOffInItsName", false,
@@ -78,7 +78,7 @@ const std::vector<Case> kCases = {
      "middle of a message"},
     {"AttachesTwice", true, [](RawPeer& p) { p.send(attaching("again")); }, "not a worker's"},
     {"GivesTasks", true, [](RawPeer& p) { p.send(task_message(train_task(5))); }, "not a worker's"},
-    {"AnotherTask", true, [](RawPeer& p) { p.send(done(2), {memfd(kModelBytes, kAllSeals).get()}); },
+    {"AnotherTask", true, [](RawPeer& p) { p.send(done_of(2), {sealed_memfd(kTaskBytes, kSealedWhole).get()}); },
      "task 2, which it was not given"},
     {"FailsAnotherTask", true, [](RawPeer& p) { p.send(failed_message(TaskId(2), "")); }, "was not given"},
     {"AnswersTwice", true,
@@ -87,55 +87,58 @@ const std::vector<Case> kCases = {
        p.send(failed_message(TaskId(1), "twice"));
      },
      "was not given"},
-    {"NoModel", true, [](RawPeer& p) { p.send(done()); }, "without its memfd"},
+    {"NoModel", true, [](RawPeer& p) { p.send(done_of()); }, "without its memfd"},
     {"APipeForAModel", true,
      [](RawPeer& p) {
        int ends[2];
        ASSERT_EQ(::pipe(ends), 0);
        const UniqueFd reading(ends[0]);
        const UniqueFd writing(ends[1]);
-       p.send(done(), {ends[0]});
+       p.send(done_of(), {ends[0]});
      },
      "no memfd"},
     {"AFileForAModel", true,
-     [](RawPeer& p) { p.send(done(), {UniqueFd(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC)).get()}); }, "no memfd"},
-    {"Unsealed", true, [](RawPeer& p) { p.send(done(), {memfd(kModelBytes, 0).get()}); }, "lacks F_SEAL_SHRINK"},
-    {"MayGrow", true, [](RawPeer& p) { p.send(done(), {memfd(kModelBytes, F_SEAL_SHRINK).get()}); },
+     [](RawPeer& p) { p.send(done_of(), {UniqueFd(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC)).get()}); },
+     "no memfd"},
+    {"Unsealed", true, [](RawPeer& p) { p.send(done_of(), {sealed_memfd(kTaskBytes, 0).get()}); },
+     "lacks F_SEAL_SHRINK"},
+    {"MayGrow", true, [](RawPeer& p) { p.send(done_of(), {sealed_memfd(kTaskBytes, F_SEAL_SHRINK).get()}); },
      "lacks F_SEAL_GROW"},
-    {"TooShort", true, [](RawPeer& p) { p.send(done(), {memfd(kModelBytes - 1, kAllSeals).get()}); },
+    {"TooShort", true, [](RawPeer& p) { p.send(done_of(), {sealed_memfd(kTaskBytes - 1, kSealedWhole).get()}); },
      "has 15 bytes; expected 16"},
-    {"TooLarge", true, [](RawPeer& p) { p.send(done(), {memfd(std::uint64_t{1} << 40, kAllSeals).get()}); },
-     "expected 16"},
+    {"TooLarge", true,
+     [](RawPeer& p) { p.send(done_of(), {sealed_memfd(std::uint64_t{1} << 40, kSealedWhole).get()}); }, "expected 16"},
     {"TwoModels", true,
      [](RawPeer& p) {
-       const UniqueFd model = memfd(kModelBytes, kAllSeals);
-       p.send(done(), {model.get(), model.get()});
+       const UniqueFd model = sealed_memfd(kTaskBytes, kSealedWhole);
+       p.send(done_of(), {model.get(), model.get()});
      },
      "more than 1 descriptor"},
     {"ManyModels", true,
      [](RawPeer& p) {
-       const UniqueFd model = memfd(kModelBytes, kAllSeals);
-       p.send(done(), std::vector<int>(200, model.get()));
+       const UniqueFd model = sealed_memfd(kTaskBytes, kSealedWhole);
+       p.send(done_of(), std::vector<int>(200, model.get()));
      },
      "more than 1 descriptor"},
     {"AModelInEachPart", true,
      [](RawPeer& p) {
-       const UniqueFd model = memfd(kModelBytes, kAllSeals);
-       const std::string bytes = RawPeer::framed(done().SerializeAsString());
+       const UniqueFd model = sealed_memfd(kTaskBytes, kSealedWhole);
+       const std::string bytes = RawPeer::framed(done_of().SerializeAsString());
        p.send_bytes(bytes.substr(0, 2), {model.get()});
        p.send_bytes(bytes.substr(2), {model.get()});
      },
      "more than 1 descriptor"},
-    {"NoWeight", true, [](RawPeer& p) { p.send(done(1, 0), {memfd(kModelBytes, kAllSeals).get()}); }, "weight 0"},
+    {"NoWeight", true, [](RawPeer& p) { p.send(done_of(1, 0), {sealed_memfd(kTaskBytes, kSealedWhole).get()}); },
+     "weight 0"},
     {"TooManyMetrics", true,
      [](RawPeer& p) {
        Metrics metrics;
        for (int i = 0; i < 65; ++i) metrics[std::to_string(i)] = i;
-       p.send(done(1, 1, metrics), {memfd(kModelBytes, kAllSeals).get()});
+       p.send(done_of(1, 1, metrics), {sealed_memfd(kTaskBytes, kSealedWhole).get()});
      },
      "65 metrics"},
     {"AMetricForTheLog", true,
-     [](RawPeer& p) { p.send(done(1, 1, {{"a\"b\n", 1}}), {memfd(kModelBytes, kAllSeals).get()}); },
+     [](RawPeer& p) { p.send(done_of(1, 1, {{"a\"b\n", 1}}), {sealed_memfd(kTaskBytes, kSealedWhole).get()}); },
      "metric \"a\"b?\""},
     {"ARankOfNoGroup", false,
      [](RawPeer& p) {
@@ -154,7 +157,7 @@ const std::vector<Case> kCases = {
      [](RawPeer& p) {
        v1::LocalMessage message = ready({{0, 4}});
        message.mutable_task_ready()->set_id(7);
-       p.send(message, {memfd(kModelBytes, kSizeSeals).get()});
+       p.send(message, {sealed_memfd(kTaskBytes, kSizeSeals).get()});
      },
      "task 7, which it was not given"},
     {"ReadyTwice", true, [](RawPeer& p) { send_ready(p, {{4, 8}, {8, 4}}); }, "byte 8 is given twice"},
@@ -167,8 +170,8 @@ const std::vector<Case> kCases = {
     {"ReadyBeyondTheEnd", true, [](RawPeer& p) { send_ready(p, {{12, 8}}); }, "beyond the model's 16"},
     {"ReadyFarBeyondTheEnd", true, [](RawPeer& p) { send_ready(p, {{8, ~std::uint64_t{0}}}); }, "beyond the model's"},
     {"ReadyInAValue", true, [](RawPeer& p) { send_ready(p, {{4, 6}}); }, "cuts a value at byte 10"},
-    {"ReadyWithoutWeight", true, [](RawPeer& p) { p.send(ready({{0, 4}}, 0), {memfd(kModelBytes, kSizeSeals).get()}); },
-     "weight 0"},
+    {"ReadyWithoutWeight", true,
+     [](RawPeer& p) { p.send(ready({{0, 4}}, 0), {sealed_memfd(kTaskBytes, kSizeSeals).get()}); }, "weight 0"},
     {"AnotherWeightThanAnnounced", true,
      [](RawPeer& p) {
        send_ready(p, {{0, 4}});
@@ -178,7 +181,7 @@ const std::vector<Case> kCases = {
     {"AnotherKindThanAnnounced", true,
      [](RawPeer& p) {
        send_ready(p, {{0, 4}});
-       v1::LocalMessage message = done();
+       v1::LocalMessage message = done_of();
        message.mutable_task_done()->set_update(true);
        p.send(message);
      },
@@ -186,14 +189,14 @@ const std::vector<Case> kCases = {
     {"MemoryTwice", true,
      [](RawPeer& p) {
        send_ready(p, {{0, 4}});
-       p.send(done(), {memfd(kModelBytes, kSizeSeals).get()});
+       p.send(done_of(), {sealed_memfd(kTaskBytes, kSizeSeals).get()});
      },
      "a second descriptor"},
     {"RangesWithoutAGroup", true,
      [](RawPeer& p) {
-       v1::LocalMessage message = done();
+       v1::LocalMessage message = done_of();
        message.mutable_task_done()->add_ranges()->set_bytes(16);
-       p.send(message, {memfd(kModelBytes, kSizeSeals).get()});
+       p.send(message, {sealed_memfd(kTaskBytes, kSizeSeals).get()});
      },
      "in no group"},
     {"CommitsARound", true,
@@ -205,18 +208,18 @@ const std::vector<Case> kCases = {
      "not a worker's"},
     {"DiesInTheMiddle", true,
      [](RawPeer& p) {
-       const UniqueFd model = memfd(kModelBytes, kAllSeals);
-       p.send_bytes(RawPeer::framed(done().SerializeAsString()).substr(0, 5), {model.get()});
+       const UniqueFd model = sealed_memfd(kTaskBytes, kSealedWhole);
+       p.send_bytes(RawPeer::framed(done_of().SerializeAsString()).substr(0, 5), {model.get()});
        p.close();
      },
      "middle of a message"},
     {"Dies", true, [](RawPeer& p) { p.close(); }, "closed its connection"},
 };
 
-class Hostile : public testing::TestWithParam<Case> {};
+class Hostile : public testing::TestWithParam<HostileCase> {};
 
 TEST_P(Hostile, IsDetachedWithAReasonAndHurtsNobody) {
-  const Case& c = GetParam();
+  const HostileCase& c = GetParam();
   const std::size_t before = open_fds();
   {
     Agent agent;
@@ -255,13 +258,13 @@ TEST_P(Hostile, IsDetachedWithAReasonAndHurtsNobody) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, Hostile, testing::ValuesIn(kCases),
-                         [](const testing::TestParamInfo<Case>& info) { return info.param.name; });
+                         [](const testing::TestParamInfo<HostileCase>& info) { return info.param.name; });
 
 TEST(HostileWorker, IsToldWhatItDidWrong) {
   Agent agent;
   RawPeer peer(agent.socket());
   peer.attach("clumsy");
-  peer.send(done(4));
+  peer.send(done_of(4));
   EXPECT_EQ(peer.receive().detach().reason(), "answered task 4, which it was not given");
   EXPECT_EQ(peer.receive().body_case(), v1::LocalMessage::BODY_NOT_SET);
 }
@@ -307,8 +310,8 @@ TEST(HostileWorker, AnEvaluatorThatSendsAModelOrAWeightIsDetached) {
     task.kind = TaskKind::kEvaluate;
     agent.server().assign(worker, task);
     ASSERT_TRUE(peer.receive().has_task());
-    const UniqueFd model = memfd(kModelBytes, kAllSeals);
-    peer.send(done(1, with_model ? 0 : 7), with_model ? std::vector<int>{model.get()} : std::vector<int>{});
+    const UniqueFd model = sealed_memfd(kTaskBytes, kSealedWhole);
+    peer.send(done_of(1, with_model ? 0 : 7), with_model ? std::vector<int>{model.get()} : std::vector<int>{});
     agent.recorder().wait([&](const Seen& seen) { return seen.detached.contains(worker); });
   }
 }
@@ -322,7 +325,7 @@ TEST(HostileWorker, ARankThatAnnouncesWhatItDoesNotAnswerForIsDetached) {
   agent.server().assign(worker, train_task(1));
   ASSERT_TRUE(peer.receive().has_task());
   send_ready(peer, {{8, 4}});
-  v1::LocalMessage message = done();
+  v1::LocalMessage message = done_of();
   message.mutable_task_done()->add_ranges()->set_bytes(8);
   peer.send(message);
   agent.recorder().wait([&](const Seen& seen) { return seen.detached.contains(worker); });
@@ -359,7 +362,7 @@ TEST(HostileWorker, MoreRangesThanAnAgentKeepsAreRefused) {
     added.set_first_byte(8 * i);
     added.set_bytes(4);
   }
-  peer.send(message, {memfd(task.schema.model_bytes(), kSizeSeals).get()});
+  peer.send(message, {sealed_memfd(task.schema.model_bytes(), kSizeSeals).get()});
   agent.recorder().wait([&](const Seen& seen) { return seen.detached.contains(worker); });
   EXPECT_EQ(agent.recorder().seen().detached.at(worker), "more than 2048 ranges that do not touch");
 }

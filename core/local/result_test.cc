@@ -26,7 +26,7 @@ class ResultTest : public testing::Test {
   Agent agent_;
 };
 
-round::ByteRanges ranges(std::initializer_list<round::ByteRange> list) {
+round::ByteRanges ranges_of(std::initializer_list<round::ByteRange> list) {
   round::ByteRanges set;
   for (const round::ByteRange& range : list) EXPECT_TRUE(set.add(range).ok());
   return set;
@@ -52,14 +52,14 @@ TEST_F(ResultTest, PartsAreAnnouncedWhileTheRestIsComputed) {
   ResultBuffer buffer = ResultBuffer::create(16).value();
   for (std::uint64_t id = 1; id <= 2; ++id) {
     give(client, "gpu-0", train_task(id));
-    ASSERT_TRUE(client.ready(buffer, ranges({{8, 4}}), 3, true).ok());
-    ASSERT_TRUE(client.ready(buffer, ranges({{0, 4}, {12, 4}}), 3, true).ok());
+    ASSERT_TRUE(client.ready(buffer, ranges_of({{8, 4}}), 3, true).ok());
+    ASSERT_TRUE(client.ready(buffer, ranges_of({{0, 4}, {12, 4}}), 3, true).ok());
     ASSERT_TRUE(client.submit(buffer, {.weight = 3, .update = true}).ok());
     const TaskResult result = wait_done(id);
     const std::vector<TaskReady> ready = agent_.recorder().seen().ready.at(TaskId(id));
     ASSERT_EQ(ready.size(), 2u);
-    EXPECT_EQ(ready[0].ranges, ranges({{8, 4}}));
-    EXPECT_EQ(ready[1].ranges, ranges({{0, 4}, {12, 4}}));
+    EXPECT_EQ(ready[0].ranges, ranges_of({{8, 4}}));
+    EXPECT_EQ(ready[1].ranges, ranges_of({{0, 4}, {12, 4}}));
     EXPECT_EQ(ready[1].model, ready[0].model);
     EXPECT_EQ(result.model, ready[0].model);
     EXPECT_TRUE(ready[0].update);
@@ -75,9 +75,9 @@ TEST_F(ResultTest, RanksOfAGroupAnswerForTheirRanges) {
   EXPECT_TRUE(info.wants_models);
   const ResultBuffer buffer = ResultBuffer::create(16).value();
   give(client, "rank-1", train_task(1));
-  ASSERT_TRUE(client.ready(buffer, ranges({{4, 4}}), 1).ok());
-  ASSERT_TRUE(client.submit(buffer, {.weight = 1, .ranges = ranges({{4, 8}})}).ok());
-  EXPECT_EQ(wait_done(1).ranges, ranges({{4, 8}}));
+  ASSERT_TRUE(client.ready(buffer, ranges_of({{4, 4}}), 1).ok());
+  ASSERT_TRUE(client.submit(buffer, {.weight = 1, .ranges = ranges_of({{4, 8}})}).ok());
+  EXPECT_EQ(wait_done(1).ranges, ranges_of({{4, 8}}));
 }
 
 TEST_F(ResultTest, TheAgentTellsWhatBecameOfTheLastOne) {

@@ -14,9 +14,9 @@
 namespace fluvial::local {
 namespace {
 
-constexpr int kAllSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+constexpr int kModelSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
 
-UniqueFd memfd(std::uint64_t size_bytes, int seals) {
+UniqueFd model_memfd(std::uint64_t size_bytes, int seals) {
   UniqueFd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   EXPECT_EQ(::ftruncate(fd.get(), static_cast<off_t>(size_bytes)), 0);
   EXPECT_EQ(::fcntl(fd.get(), F_ADD_SEALS, seals), 0);
@@ -54,7 +54,7 @@ TEST(SharedModel, MayBeEmpty) {
 }
 
 TEST(SharedModel, AdoptsASealedMemfdOfTheRightSize) {
-  const auto model = SharedModel::adopt(memfd(8, kAllSeals), 8);
+  const auto model = SharedModel::adopt(model_memfd(8, kModelSeals), 8);
   ASSERT_TRUE(model.ok()) << model.error().to_string();
   EXPECT_EQ((*model)->bytes().size(), 8u);
 }
@@ -62,17 +62,17 @@ TEST(SharedModel, AdoptsASealedMemfdOfTheRightSize) {
 TEST(SharedModel, AdoptRefusesWhatIsNotSealed) {
   for (const auto& [missing, name] :
        {std::pair{F_SEAL_SHRINK, "F_SEAL_SHRINK"}, {F_SEAL_GROW, "F_SEAL_GROW"}, {F_SEAL_WRITE, "F_SEAL_WRITE"}}) {
-    const auto model = SharedModel::adopt(memfd(8, kAllSeals & ~missing), 8);
+    const auto model = SharedModel::adopt(model_memfd(8, kModelSeals & ~missing), 8);
     ASSERT_FALSE(model.ok());
     EXPECT_NE(model.error().message.find(name), std::string::npos) << model.error().message;
   }
 }
 
 TEST(SharedModel, AWorkersResultMayStayWritableForIt) {
-  EXPECT_TRUE(SharedModel::adopt(memfd(8, F_SEAL_SHRINK | F_SEAL_GROW), 8, Seals::kSize).ok());
-  EXPECT_FALSE(SharedModel::adopt(memfd(8, F_SEAL_SHRINK), 8, Seals::kSize).ok());
-  EXPECT_FALSE(SharedModel::adopt(memfd(8, F_SEAL_GROW), 8, Seals::kSize).ok());
-  EXPECT_FALSE(SharedModel::adopt(memfd(7, kAllSeals), 8, Seals::kSize).ok());
+  EXPECT_TRUE(SharedModel::adopt(model_memfd(8, F_SEAL_SHRINK | F_SEAL_GROW), 8, Seals::kSize).ok());
+  EXPECT_FALSE(SharedModel::adopt(model_memfd(8, F_SEAL_SHRINK), 8, Seals::kSize).ok());
+  EXPECT_FALSE(SharedModel::adopt(model_memfd(8, F_SEAL_GROW), 8, Seals::kSize).ok());
+  EXPECT_FALSE(SharedModel::adopt(model_memfd(7, kModelSeals), 8, Seals::kSize).ok());
 
   Result<ResultBuffer> buffer = ResultBuffer::create(5);
   ASSERT_TRUE(buffer.ok());
@@ -89,7 +89,7 @@ TEST(SharedModel, AWorkersResultMayStayWritableForIt) {
 
 TEST(SharedModel, AdoptRefusesAnotherSize) {
   for (const std::uint64_t expected : {std::uint64_t{0}, std::uint64_t{7}, std::uint64_t{9}, ~std::uint64_t{0}}) {
-    EXPECT_FALSE(SharedModel::adopt(memfd(8, kAllSeals), expected).ok()) << expected;
+    EXPECT_FALSE(SharedModel::adopt(model_memfd(8, kModelSeals), expected).ok()) << expected;
   }
 }
 

@@ -12,7 +12,7 @@
 namespace fluvial::net {
 namespace {
 
-constexpr Duration kLong = std::chrono::minutes(10);
+constexpr Duration kNeverReached = std::chrono::minutes(10);
 
 Awaitable<Result<int>> give(int value) { co_return value; }
 Awaitable<int> give_plain(int value) { co_return value; }
@@ -29,46 +29,48 @@ Awaitable<Result<int>> never() {
 
 TEST(WithDeadline, PassesOnWhatComesInTime) {
   Threads threads;
-  EXPECT_EQ(*threads.run(with_deadline(give(3), kLong)), 3);
-  EXPECT_EQ(*threads.run(with_deadline(give_plain(4), kLong)), 4);
-  EXPECT_EQ(threads.run(with_deadline(refuse(), kLong)).error().code, Code::kNotFound);
-  EXPECT_TRUE(threads.run(with_deadline(do_nothing(), kLong)).ok());
+  EXPECT_EQ(*threads.run(with_deadline(give(3), kNeverReached)), 3);
+  EXPECT_EQ(*threads.run(with_deadline(give_plain(4), kNeverReached)), 4);
+  EXPECT_EQ(threads.run(with_deadline(refuse(), kNeverReached)).error().code, Code::kNotFound);
+  EXPECT_TRUE(threads.run(with_deadline(do_nothing(), kNeverReached)).ok());
 }
 
 TEST(WithDeadline, CancelsWhatIsLate) {
   Threads threads;
   const auto late = threads.run(with_deadline(never(), std::chrono::milliseconds(1)));
   EXPECT_EQ(late.error().code, Code::kDeadlineExceeded);
-  const Status slept = threads.run(with_deadline(sleep_for(kLong), std::chrono::milliseconds(1)));
+  const Status slept = threads.run(with_deadline(sleep_for(kNeverReached), std::chrono::milliseconds(1)));
   EXPECT_EQ(slept.error().code, Code::kDeadlineExceeded);
 }
 
 TEST(WithDeadline, AnExceptionDoesNotWaitForTheTimer) {
   Threads threads;
-  EXPECT_THROW((void)threads.run(with_deadline(fail(), kLong)), std::runtime_error);
+  EXPECT_THROW((void)threads.run(with_deadline(fail(), kNeverReached)), std::runtime_error);
 }
 
 TEST(WithDeadline, Nests) {
   Threads threads;
-  const auto inner_first = threads.run(with_deadline(with_deadline(never(), std::chrono::milliseconds(1)), kLong));
+  const auto inner_first =
+      threads.run(with_deadline(with_deadline(never(), std::chrono::milliseconds(1)), kNeverReached));
   EXPECT_EQ(inner_first.error().code, Code::kDeadlineExceeded);
-  const auto outer_first = threads.run(with_deadline(with_deadline(never(), kLong), std::chrono::milliseconds(1)));
+  const auto outer_first =
+      threads.run(with_deadline(with_deadline(never(), kNeverReached), std::chrono::milliseconds(1)));
   EXPECT_EQ(outer_first.error().code, Code::kDeadlineExceeded);
 }
 
-struct Gate {
-  explicit Gate(const Executor& executor) : signal(executor) {}
+struct Latch {
+  explicit Latch(const Executor& executor) : signal(executor) {}
   AsyncSignal signal;
   bool open = false;
   int passed = 0;
 };
 
-Awaitable<void> pass(std::shared_ptr<Gate> gate) {
+Awaitable<void> pass(std::shared_ptr<Latch> gate) {
   while (!gate->open) co_await gate->signal.wait();
   ++gate->passed;
 }
 
-Awaitable<void> open_gate(std::shared_ptr<Gate> gate) {
+Awaitable<void> open_gate(std::shared_ptr<Latch> gate) {
   gate->open = true;
   gate->signal.notify_all();
   co_return;
@@ -77,7 +79,7 @@ Awaitable<void> open_gate(std::shared_ptr<Gate> gate) {
 TEST(AsyncSignal, WakesEveryWaiter) {
   Threads threads;
   const Executor strand = asio::make_strand(threads.executor());
-  auto gate = std::make_shared<Gate>(strand);
+  auto gate = std::make_shared<Latch>(strand);
   TaskGroup tasks(threads.executor());
   for (int i = 0; i < 10; ++i) tasks.spawn(strand, "waiter", pass(gate));
   threads.run(open_gate(gate), strand);

@@ -1,16 +1,15 @@
 #include "core/net/connector.h"
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/strand.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <charconv>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "core/base/printable.h"
+#include "core/net/await_tuple.h"
 #include "core/net/deadline.h"
 #include "core/net/greeting.h"
 #include "core/net/proxy.h"
@@ -23,8 +22,6 @@ namespace {
 
 using Tcp = asio::ip::tcp;
 using Endpoints = std::vector<Tcp::endpoint>;
-
-constexpr auto kAwaitTuple = asio::as_tuple(asio::use_awaitable);
 
 // A look-up cannot be interrupted: it runs on a thread of Asio's and may outlive our patience, so nothing of the
 // caller's belongs to it.

@@ -1,15 +1,14 @@
 #include "core/net/front_door.h"
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
 #include <optional>
 #include <utility>
 
 #include "core/net/address.h"
+#include "core/net/await_tuple.h"
 #include "core/net/connector.h"
 #include "core/net/deadline_timer.h"
 #include "core/net/pace.h"
@@ -18,7 +17,6 @@
 namespace fluvial::net {
 namespace {
 
-constexpr auto kAwaitTuple = asio::as_tuple(asio::use_awaitable);
 constexpr Duration kPauseAfterFailedAccept = std::chrono::milliseconds(100);  // out of files: others must close some
 
 Error gave_way(const std::string& remote) {

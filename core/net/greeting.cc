@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <string_view>
 #include <utility>
 
+#include "core/net/await_tuple.h"
 #include "core/net/connector.h"
 #include "core/net/hooks.h"
 
@@ -19,7 +18,6 @@ namespace {
 
 using Tcp = asio::ip::tcp;
 
-constexpr auto kAwaitTuple = asio::as_tuple(asio::use_awaitable);
 constexpr unsigned char kTlsHandshakeRecord = 0x16;
 constexpr std::size_t kDroppedBytesMax = 64 * 1024;  // of a client that is told why it is refused
 constexpr std::string_view kHttpMethods[] = {"GET ",   "POST ",    "HEAD ",    "PUT ",   "DELETE ",

@@ -29,10 +29,10 @@ using ErrorCode = boost::system::error_code;
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::size_t kReplyBodyBytesMax = 64u << 20;
-constexpr std::size_t kLineBytesMax = 1 << 20;
+constexpr std::size_t kEventBytesMax = 1 << 20;
 constexpr Duration kConnectDeadline = std::chrono::seconds(5);
 
-std::string describe(const HttpAddress& address) {
+std::string text_of(const HttpAddress& address) {
   if (const auto* tcp = std::get_if<TcpAddress>(&address)) return to_string(HostPort{tcp->host, tcp->port});
   if (const auto* tls = std::get_if<TlsAddress>(&address)) {
     return "https://" + to_string(HostPort{tls->at.host, tls->at.port});
@@ -41,7 +41,7 @@ std::string describe(const HttpAddress& address) {
 }
 
 Error unavailable(const HttpAddress& address, const std::string& why) {
-  return {Code::kUnavailable, describe(address) + ": " + why};
+  return {Code::kUnavailable, text_of(address) + ": " + why};
 }
 
 using StreamPtr = std::unique_ptr<ClientStream>;
@@ -87,13 +87,13 @@ Result<StreamPtr> open_tcp_stream(const HttpAddress& address, SteadyClock::time_
     stream = open_stream(address, at->ai_addr, at->ai_addrlen, deadline);
     if (stream.ok()) break;
   }
-  if (stream.ok() && tls != nullptr) FLUVIAL_TRY((*stream)->shake_hands(*tls->tls, describe(address)));
+  if (stream.ok() && tls != nullptr) FLUVIAL_TRY((*stream)->shake_hands(*tls->tls, text_of(address)));
   return stream;
 }
 
 std::string host_of(const HttpAddress& address) {
   if (const auto* tls = std::get_if<TlsAddress>(&address)) return to_string(HostPort{tls->at.host, tls->at.port});
-  return std::holds_alternative<UnixAddress>(address) ? "localhost" : describe(address);
+  return std::holds_alternative<UnixAddress>(address) ? "localhost" : text_of(address);
 }
 
 Result<StreamPtr> open_and_ask(const HttpAddress& address, std::string_view method, std::string_view target,
@@ -117,7 +117,7 @@ Result<StreamPtr> open_and_ask(const HttpAddress& address, std::string_view meth
 
 Error reply_error(const HttpAddress& address, const ClientStream& stream, const ErrorCode& error) {
   if (stream.fault()) return *stream.fault();
-  if (error == asio::error::timed_out) return {Code::kDeadlineExceeded, describe(address) + ": no answer in time"};
+  if (error == asio::error::timed_out) return {Code::kDeadlineExceeded, text_of(address) + ": no answer in time"};
   if (error == http::error::end_of_stream) return unavailable(address, "the server closed without an answer");
   return unavailable(address, error.message());
 }
@@ -155,7 +155,7 @@ Result<HttpReply> http_get_lines(const HttpAddress& address, std::string_view ta
     http::read_some(*stream, buffer, parser, error);
     if (error && error != http::error::need_buffer) return reply_error(address, *stream, error);
     text.append(block.data(), block.size() - parser.get().body().size);
-    if (text.size() > kLineBytesMax) return unavailable(address, "a line of more than 1 MiB");
+    if (text.size() > kEventBytesMax) return unavailable(address, "a line of more than 1 MiB");
     for (std::size_t end = 0; success && (end = text.find('\n')) != std::string::npos;) {
       const std::string line = text.substr(0, end);
       text.erase(0, end + 1);

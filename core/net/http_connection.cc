@@ -1,11 +1,10 @@
 #include "core/net/http_connection.h"
 
 #include <array>
-#include <boost/asio/as_tuple.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/system/system_error.hpp>
 
+#include "core/net/await_tuple.h"
 #include "core/net/deadline.h"
 #include "core/net/http_fields.h"
 #include "core/net/http_text.h"
@@ -17,7 +16,6 @@ namespace http = boost::beast::http;
 using Socket = HttpConnection::Socket;
 using ErrorCode = boost::system::error_code;
 
-constexpr auto kAwaitTuple = asio::as_tuple(asio::use_awaitable);
 constexpr Duration kFinishDeadline = std::chrono::seconds(1);
 
 Awaitable<ErrorCode> wait_for_bytes(Socket* socket) {

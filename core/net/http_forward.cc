@@ -1,7 +1,6 @@
 #include "core/net/http_forward.h"
 
 #include <array>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/detached.hpp>
@@ -9,13 +8,13 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <set>
 #include <thread>
 #include <utility>
 
+#include "core/net/await_tuple.h"
 #include "core/net/connector.h"
 #include "core/net/deadline.h"
 #include "core/net/greeting.h"
@@ -31,9 +30,8 @@ using Local = asio::local::stream_protocol;
 using ErrorCode = boost::system::error_code;
 using Parser = http::response_parser<http::buffer_body>;
 
-constexpr auto kAwaitTuple = asio::as_tuple(asio::use_awaitable);
 constexpr Duration kSilenceMax = std::chrono::minutes(2);  // of a server that streams: its heartbeats come far sooner
-constexpr std::size_t kLineBytesMax = 16u << 20;
+constexpr std::size_t kForwardedLineBytesMax = 16u << 20;
 
 std::string place_of(const HttpAddress& server) {
   if (const auto* tls = std::get_if<TlsAddress>(&server)) return to_string(HostPort{tls->at.host, tls->at.port});
@@ -117,7 +115,7 @@ Awaitable<Result<std::string>> Exchange::read_some() {
 // Hands on whole lines as they come.
 Awaitable<void> hand_on_lines(std::shared_ptr<Exchange> exchange, std::shared_ptr<LineWriter> out) {
   std::string text;
-  while (!exchange->is_done() && text.size() <= kLineBytesMax) {
+  while (!exchange->is_done() && text.size() <= kForwardedLineBytesMax) {
     const Result<std::string> more = co_await with_deadline(exchange->read_some(), kSilenceMax);
     if (!more.ok()) co_return;
     text += *more;

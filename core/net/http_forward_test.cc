@@ -4,12 +4,11 @@
 
 #include "core/base/testing.h"
 #include "core/net/deadline.h"
+#include "core/net/http_test_support.h"
 #include "core/net/test_support.h"
 
 namespace fluvial::net {
 namespace {
-
-constexpr Duration kLong = std::chrono::minutes(1);
 
 Awaitable<void> say_three(std::shared_ptr<LineWriter> out) {
   for (const char* line : {"id: 1\ndata: a\n", ": still here\n", "id: 2\ndata: b\n"}) {

@@ -2,13 +2,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -16,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/net/await_tuple.h"
 #include "core/net/deadline.h"
 #include "core/net/greeting.h"
 #include "core/net/http.h"
@@ -30,8 +29,7 @@ using Tcp = asio::ip::tcp;
 using Local = asio::local::stream_protocol;
 using ErrorCode = boost::system::error_code;
 
-constexpr auto kAwaitTuple = asio::as_tuple(asio::use_awaitable);
-constexpr Duration kPauseAfterFailedAccept = std::chrono::milliseconds(100);
+constexpr Duration kPauseOutOfFiles = std::chrono::milliseconds(100);
 
 Error cannot_listen(const std::string& path, const std::string& why) {
   return {Code::kUnavailable, "cannot listen on " + path + ": " + why};
@@ -145,7 +143,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<HttpServer::Impl> {
           self->acceptor_.index() == 0 ? co_await accept_one<Tcp>(self) : co_await accept_one<Local>(self);
       if (self->stopping_ || !error || error == asio::error::connection_aborted) continue;
       self->hooks_->accept_failed(error.message());
-      self->pause_.expires_after(kPauseAfterFailedAccept);
+      self->pause_.expires_after(kPauseOutOfFiles);
       co_await self->pause_.async_wait(kAwaitTuple);
     }
   }

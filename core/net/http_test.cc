@@ -12,13 +12,12 @@
 
 #include "core/base/testing.h"
 #include "core/net/deadline.h"
+#include "core/net/http_test_support.h"
 #include "core/net/http_text.h"
 #include "core/net/test_support.h"
 
 namespace fluvial::net {
 namespace {
-
-constexpr Duration kLong = std::chrono::minutes(1);
 
 // Counts up to a number, one line each.
 Awaitable<void> count_lines(std::shared_ptr<LineWriter> out, int count) {
@@ -26,10 +25,6 @@ Awaitable<void> count_lines(std::shared_ptr<LineWriter> out, int count) {
     const Status written = co_await out->write_line("line " + std::to_string(i));
     if (!written.ok()) co_return;
   }
-}
-
-Awaitable<void> write_until_refused(std::shared_ptr<LineWriter> out) {
-  for (Status written; written.ok();) written = co_await out->write_line("more");
 }
 
 Awaitable<HttpResponse> answer(HttpRequest request) {

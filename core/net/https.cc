@@ -1,15 +1,14 @@
 #include "core/net/https.h"
 
 #include <algorithm>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <mutex>
 #include <utility>
 #include <vector>
 
+#include "core/net/await_tuple.h"
 #include "core/net/deadline.h"
 #include "core/net/front_door.h"
 #include "core/net/http_connection.h"
@@ -22,8 +21,7 @@ namespace {
 using Tcp = asio::ip::tcp;
 using ErrorCode = boost::system::error_code;
 
-constexpr auto kAwaitTuple = asio::as_tuple(asio::use_awaitable);
-constexpr std::size_t kDroppedBytesMax = 64 * 1024;
+constexpr std::size_t kUnreadBytesMax = 64 * 1024;
 constexpr int kBacklog = 256;
 
 // Ends with the whole of it read by the client: whoever is refused learns why.
@@ -34,7 +32,7 @@ Awaitable<Status> tell(TlsStream* stream, Error why) {
       "\r\nContent-Length: " + std::to_string(answer.body.size()) + "\r\nConnection: close\r\n\r\n" + answer.body;
   FLUVIAL_CO_TRY(co_await stream->write(as_byte_span(text)));
   co_await stream->finish_writing();
-  co_await stream->discard_input(kDroppedBytesMax);
+  co_await stream->discard_input(kUnreadBytesMax);
   co_return Status{};
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/identity/csr.h"
 #include "core/net/http_forward.h"
+#include "core/net/http_test_support.h"
 #include "core/net/strangers.h"
 #include "core/net/test_clock.h"
 #include "core/net/test_support.h"
@@ -19,7 +20,6 @@ using ::testing::HasSubstr;
 using Tcp = asio::ip::tcp;
 using TlsPtr = std::shared_ptr<const identity::TlsContext>;
 
-constexpr Duration kLong = std::chrono::minutes(1);
 constexpr NodeId kAnna(9);
 
 TlsPtr server_context(Role role = Role::kCoordinator) {
@@ -40,11 +40,7 @@ TlsPtr anna_for(std::chrono::seconds validity) {
   return client_context(credentials);
 }
 
-Awaitable<void> write_until_refused(std::shared_ptr<LineWriter> out) {
-  for (Status written; written.ok();) written = co_await out->write_line("more");
-}
-
-Awaitable<HttpResponse> answer(HttpRequest request) {
+Awaitable<HttpResponse> answer_name(HttpRequest request) {
   if (request.path == "/endless") {
     HttpResponse response;
     response.lines = write_until_refused;
@@ -65,7 +61,7 @@ class HttpsTest : public ::testing::Test {
         });
     ASSERT_TRUE(opened.ok()) << opened.error().message;
     server_ = std::move(*opened);
-    running_ = asio::co_spawn(threads_.executor(), server_->run(answer), asio::use_future);
+    running_ = asio::co_spawn(threads_.executor(), server_->run(answer_name), asio::use_future);
   }
   void TearDown() override {
     server_->stop();

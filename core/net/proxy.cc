@@ -40,7 +40,7 @@ std::string shown(std::string_view text) {
   return text.size() > kShownCharsMax ? out + "..." : out;
 }
 
-std::optional<std::string> undo_percent(std::string_view text) {
+std::optional<std::string> without_percents(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '%') {
@@ -65,7 +65,7 @@ std::string base64(std::string_view text) {
 
 // "user:password@" before the host.
 std::optional<std::string> authorization_from(std::string_view credentials) {
-  const auto plain = undo_percent(credentials);
+  const auto plain = without_percents(credentials);
   const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
   if (!plain || std::ranges::any_of(*plain, is_control)) return std::nullopt;
   return "Basic " + base64(plain->find(':') == std::string::npos ? *plain + ":" : *plain);

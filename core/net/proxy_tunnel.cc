@@ -4,17 +4,16 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <string>
 #include <string_view>
 
+#include "core/net/await_tuple.h"
+
 namespace fluvial::net {
 namespace {
 
-constexpr auto kAwaitTuple = asio::as_tuple(asio::use_awaitable);
 constexpr std::string_view kHttp = "HTTP/";
 constexpr std::string_view kHeaderEnd = "\r\n\r\n";
 

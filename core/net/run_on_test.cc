@@ -17,8 +17,8 @@
 namespace fluvial::net {
 namespace {
 
-Awaitable<int> give(int value) { co_return value; }
-Awaitable<int> fail() {
+Awaitable<int> give_back(int value) { co_return value; }
+Awaitable<int> fail_at_once() {
   throw std::runtime_error("broken");
   co_return 0;
 }
@@ -61,7 +61,7 @@ class RunOn : public testing::Test {
 };
 
 TEST_F(RunOn, ReturnsWhatTheTaskReturned) {
-  start(give(3));
+  start(give_back(3));
   turn(here_);
   EXPECT_FALSE(ended_) << "it runs on the other one";
   turn(there_);
@@ -71,7 +71,7 @@ TEST_F(RunOn, ReturnsWhatTheTaskReturned) {
 }
 
 TEST_F(RunOn, AnExceptionPassesThrough) {
-  start(fail());
+  start(fail_at_once());
   turn(here_), turn(there_), turn(here_);
   ASSERT_TRUE(ended_ && failure_);
   EXPECT_THROW(std::rethrow_exception(failure_), std::runtime_error);
@@ -90,7 +90,7 @@ TEST_F(RunOn, CancellingTheCallerCancelsTheTask) {
 
 // The caller has ended, and what it was cancelled by is freed, before the other strand hears of it.
 TEST_F(RunOn, ACancellationThatCrossesTheEndTouchesNothing) {
-  start(give(3));
+  start(give_back(3));
   turn(here_);
   cancel();
   turn(there_), turn(here_);
@@ -100,7 +100,7 @@ TEST_F(RunOn, ACancellationThatCrossesTheEndTouchesNothing) {
 }
 
 TEST_F(RunOn, ATaskThatIsCancelledBeforeItsTurnStillEnds) {
-  start(give(3));
+  start(give_back(3));
   turn(here_);
   cancel();
   turn(here_), turn(there_), turn(here_);

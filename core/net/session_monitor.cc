@@ -17,20 +17,20 @@ double seconds(Duration duration) { return std::chrono::duration<double>(duratio
 }  // namespace
 
 Awaitable<void> SessionImpl::watch(std::shared_ptr<SessionImpl> self) {
-  using SteadyClock = std::chrono::steady_clock;
+  using Steady = std::chrono::steady_clock;
   asio::steady_timer& timer = self->monitor_timer_;
   const Duration length = self->tick_length();
-  auto last = SteadyClock::now();
+  auto last = Steady::now();
   while (!self->closing_) {
     timer.expires_after(length);
     co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
     if (self->closing_) break;
-    const auto now = SteadyClock::now();
+    const auto now = Steady::now();
     self->tick(std::min<Duration>(now - last, 2 * length));
     last = now;
   }
-  const auto end = SteadyClock::now() + self->time_to_drain();
-  while (!self->cut_ && SteadyClock::now() < end) {
+  const auto end = Steady::now() + self->time_to_drain();
+  while (!self->cut_ && Steady::now() < end) {
     timer.expires_at(end);
     co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
   }

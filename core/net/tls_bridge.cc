@@ -1,21 +1,19 @@
 #include "core/net/tls_bridge.h"
 
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/local/connect_pair.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <utility>
 #include <vector>
 
+#include "core/net/await_tuple.h"
 #include "core/net/deadline.h"
 #include "core/net/task_group.h"
 
 namespace fluvial::net {
 namespace {
 
-constexpr auto kAwaitTuple = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kCarriedBytes = 32 * 1024;
 constexpr Duration kGoodbyeDeadline = std::chrono::seconds(1);
 

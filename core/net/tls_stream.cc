@@ -5,7 +5,6 @@
 #include <openssl/ssl.h>
 
 #include <algorithm>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/post.hpp>
@@ -13,19 +12,18 @@
 #include <cstring>
 #include <utility>
 
+#include "core/net/await_tuple.h"
 #include "core/net/block_pool.h"
 #include "core/net/hooks.h"
+#include "core/net/record_cipher.h"
 
 namespace fluvial::net {
 namespace {
 
-constexpr std::size_t kRecordBytes = 16 * 1024;
 constexpr std::size_t kRecordOverheadBytes = 64;    // TLS 1.3: 5 of header, 1 of type, 16 of tag
 constexpr std::size_t kOutReserveBytes = 4 * 1024;  // for what OpenSSL writes by itself: alerts, key updates
 constexpr std::uint64_t kDataPerKeyUpdate = 1 << 20;
 constexpr std::size_t kQuantumBytes = 1 << 20;  // then other coroutines get their turn
-
-constexpr auto kAwaitTuple = asio::as_tuple(asio::use_awaitable);
 
 }  // namespace
 

@@ -10,7 +10,7 @@ constexpr std::size_t kMetricBytesMax = 64;  // as where metrics are read
 constexpr std::string_view kLeast = ":min";
 constexpr std::string_view kGreatest = ":max";
 
-bool is_printable(char c) { return c > ' ' && c <= '~'; }
+bool is_of_metric(char c) { return c > ' ' && c <= '~'; }
 
 }  // namespace
 
@@ -29,7 +29,7 @@ Result<std::optional<BestBy>> parse_best_by(std::string_view text) {
   if (text.empty()) return std::optional<BestBy>();
   BestBy by{.is_highest = text.ends_with(kGreatest)};
   if (by.is_highest || text.ends_with(kLeast)) text.remove_suffix(kLeast.size());
-  if (text.empty() || text.size() > kMetricBytesMax || !std::ranges::all_of(text, is_printable)) {
+  if (text.empty() || text.size() > kMetricBytesMax || !std::ranges::all_of(text, is_of_metric)) {
     return Error{Code::kInvalidArgument, "expected a metric's name, as in test_loss or test_accuracy:max"};
   }
   by.metric = text;

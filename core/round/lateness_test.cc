@@ -21,7 +21,7 @@ Lateness of(std::uint32_t staleness_max, std::uint64_t base = 9) {
   return lateness;
 }
 
-Contribution entry(std::uint32_t site, std::uint64_t weight, std::uint64_t base, std::uint64_t admitted) {
+Contribution late_entry(std::uint32_t site, std::uint64_t weight, std::uint64_t base, std::uint64_t admitted) {
   Contribution one{.site = SiteId(site), .lease = Epoch(1), .weight = weight, .metrics = {}, .times = {}};
   one.base = ModelVersion(base);
   one.admitted = ModelVersion(admitted);
@@ -74,15 +74,15 @@ TEST(Lateness, ABaseIsKnownByItsVersion) {
 
 TEST(Lateness, TheVersionsOfAContributionAreLookedAt) {
   const Lateness lateness = of(2);
-  EXPECT_TRUE(versions(entry(1, 5, 9, 9), 9, &lateness).ok());
-  EXPECT_TRUE(versions(entry(1, 5, 7, 9), 9, &lateness).ok());
-  EXPECT_EQ(versions(entry(1, 5, 6, 9), 9, &lateness).error().code, Code::kStale) << "too old";
-  EXPECT_EQ(versions(entry(1, 5, 8, 8), 9, &lateness).error().code, Code::kStale) << "admitted in another round";
-  EXPECT_EQ(versions(entry(1, 5, 7, 8), 9, &lateness).error().code, Code::kStale) << "it would count as fresher";
-  EXPECT_EQ(versions(entry(1, kStaleWeightLimit, 8, 9), 9, &lateness).error().code, Code::kFailedPrecondition);
-  EXPECT_TRUE(versions(entry(1, kStaleWeightLimit, 9, 9), 9, &lateness).ok()) << "fresh: any weight";
-  EXPECT_TRUE(versions(entry(1, 5, 0, 0), 9, nullptr).ok());
-  EXPECT_EQ(versions(entry(1, 5, 8, 9), 9, nullptr).error().code, Code::kInvalidArgument);
+  EXPECT_TRUE(versions(late_entry(1, 5, 9, 9), 9, &lateness).ok());
+  EXPECT_TRUE(versions(late_entry(1, 5, 7, 9), 9, &lateness).ok());
+  EXPECT_EQ(versions(late_entry(1, 5, 6, 9), 9, &lateness).error().code, Code::kStale) << "too old";
+  EXPECT_EQ(versions(late_entry(1, 5, 8, 8), 9, &lateness).error().code, Code::kStale) << "admitted in another round";
+  EXPECT_EQ(versions(late_entry(1, 5, 7, 8), 9, &lateness).error().code, Code::kStale) << "it would count as fresher";
+  EXPECT_EQ(versions(late_entry(1, kStaleWeightLimit, 8, 9), 9, &lateness).error().code, Code::kFailedPrecondition);
+  EXPECT_TRUE(versions(late_entry(1, kStaleWeightLimit, 9, 9), 9, &lateness).ok()) << "fresh: any weight";
+  EXPECT_TRUE(versions(late_entry(1, 5, 0, 0), 9, nullptr).ok());
+  EXPECT_EQ(versions(late_entry(1, 5, 8, 9), 9, nullptr).error().code, Code::kInvalidArgument);
 }
 
 TEST(Lateness, WhatAParentSaysOfItMustFit) {
@@ -104,18 +104,18 @@ TEST(Lateness, WhatAParentSaysOfItMustFit) {
 
 TEST(Shares, AFreshUpdateIsAddedAsInASynchronousRound) {
   const std::vector<std::uint32_t> factors = staleness_factors(2, 0.5);
-  const auto fresh = share_of(entry(1, 77, 9, 9), factors);
+  const auto fresh = share_of(late_entry(1, 77, 9, 9), factors);
   EXPECT_EQ(fresh->weight, 77U);
   EXPECT_EQ(fresh->down_bits, 0);
-  const auto old = share_of(entry(1, 77, 7, 9), factors);
+  const auto old = share_of(late_entry(1, 77, 7, 9), factors);
   EXPECT_EQ(old->weight, 77U * 296);
   EXPECT_EQ(old->down_bits, 9);
-  const auto undamped = share_of(entry(1, 77, 7, 9), staleness_factors(2, 0));
+  const auto undamped = share_of(late_entry(1, 77, 7, 9), staleness_factors(2, 0));
   EXPECT_EQ(undamped->weight, 77U);
   EXPECT_EQ(undamped->down_bits, 0);
-  EXPECT_FALSE(share_of(entry(1, 77, 5, 9), factors)) << "beyond the table";
-  EXPECT_FALSE(share_of(entry(1, 77, 8, 9), {})) << "no table";
-  EXPECT_FALSE(share_of(entry(1, std::uint64_t{1} << 28, 8, 9), factors)) << "the product would not be exact";
+  EXPECT_FALSE(share_of(late_entry(1, 77, 5, 9), factors)) << "beyond the table";
+  EXPECT_FALSE(share_of(late_entry(1, 77, 8, 9), {})) << "no table";
+  EXPECT_FALSE(share_of(late_entry(1, std::uint64_t{1} << 28, 8, 9), factors)) << "the product would not be exact";
 }
 
 TEST(Shares, TheProbeIsThatOfTheVersionsInTheEntry) {
@@ -126,17 +126,17 @@ TEST(Shares, TheProbeIsThatOfTheVersionsInTheEntry) {
     EXPECT_TRUE(set.add(one).ok());
     return check_probe(set, 20, factors).ok();
   };
-  EXPECT_TRUE(check(entry(1, 3, 9, 9), std::int64_t{3} << 20));
-  EXPECT_TRUE(check(entry(1, 3, 8, 9), std::int64_t{3 * 362} << 11));
-  EXPECT_FALSE(check(entry(1, 3, 8, 9), std::int64_t{3} << 20)) << "old, and summed as if it were fresh";
-  EXPECT_FALSE(check(entry(1, 3, 9, 9), std::int64_t{3 * 362} << 11)) << "fresh, and summed as if it were old";
+  EXPECT_TRUE(check(late_entry(1, 3, 9, 9), std::int64_t{3} << 20));
+  EXPECT_TRUE(check(late_entry(1, 3, 8, 9), std::int64_t{3 * 362} << 11));
+  EXPECT_FALSE(check(late_entry(1, 3, 8, 9), std::int64_t{3} << 20)) << "old, and summed as if it were fresh";
+  EXPECT_FALSE(check(late_entry(1, 3, 9, 9), std::int64_t{3 * 362} << 11)) << "fresh, and summed as if it were old";
 }
 
 TEST(DecidedRounds, WhatIsOfThemDoesNotComeInAgain) {
   Gather gather({{SiteId(1), Epoch(1), 100}});
   gather.know({{SiteId(1), RoundId(8)}});
   const auto admitted = [&](std::uint64_t base, std::uint64_t version) {
-    const Contribution one = entry(1, 5, base, version);
+    const Contribution one = late_entry(1, 5, base, version);
     ContributorSet set;
     EXPECT_TRUE(set.add(one).ok());
     EXPECT_EQ(gather.admit(set).ok(), gather.without(set).empty());
@@ -155,8 +155,8 @@ TEST(DecidedRounds, ARefusalSaysOfWhichRoundItIs) {
   const Refusal old{SiteId(1), {Code::kDataLoss, "damaged"}, RoundId(8)};
   gather.refuse(old);
   ContributorSet spoilt;
-  ASSERT_TRUE(spoilt.add(entry(2, 5, 8, 9)).ok());
-  ASSERT_TRUE(spoilt.add(entry(3, 5, 9, 9)).ok());
+  ASSERT_TRUE(spoilt.add(late_entry(2, 5, 8, 9)).ok());
+  ASSERT_TRUE(spoilt.add(late_entry(3, 5, 9, 9)).ok());
   gather.begin_take(spoilt);
   gather.abandon_take(spoilt, {Code::kDataLoss, "unreadable"});
   const std::vector<Refusal> refusals = gather.refusals();

@@ -17,10 +17,10 @@ constexpr int kRoomPart = 4;  // of what is left
 constexpr Duration kFirst = std::chrono::seconds(30);
 constexpr Duration kLongest = std::chrono::hours(1);
 constexpr Duration kLongestEnded = std::chrono::minutes(5);
-constexpr Duration kLeast = milliseconds(50);
+constexpr Duration kWaitLeast = milliseconds(50);
 constexpr unsigned kDoublingsMax = 16;
 
-Duration scaled(Duration whole, double part) {
+Duration part_of(Duration whole, double part) {
   return Duration(static_cast<Duration::rep>(static_cast<double>(whole.count()) * part));
 }
 
@@ -30,17 +30,17 @@ WallTime renew_at(const CertificateLife& life, const RenewalTerms& terms, WallTi
   if (terms.trusts_others) return WallTime::min();
   if (terms.validity > Duration(0) && life.ends - now > kMuchLonger * terms.validity) return WallTime::min();
   const milliseconds whole = std::max(life.ends - life.issued, milliseconds(0));
-  return life.issued + whole / kFromPart + duration_cast<milliseconds>(scaled(whole, chance / kSpreadPart));
+  return life.issued + whole / kFromPart + duration_cast<milliseconds>(part_of(whole, chance / kSpreadPart));
 }
 
 Duration renewal_retry(const CertificateLife& life, WallTime now, unsigned failures, double chance) {
-  const Duration whole = std::max<Duration>(life.ends - life.issued, kLeast);
+  const Duration whole = std::max<Duration>(life.ends - life.issued, kWaitLeast);
   const Duration left = life.ends - now;
   Duration longest = std::min(kLongest, whole / kLongestPart);
   longest = left > Duration(0) ? std::min(longest, left / kRoomPart) : std::min(longest, kLongestEnded);
   Duration wait = std::min(kFirst, whole / kFirstPart);
   for (unsigned i = 1; i < std::min(failures, kDoublingsMax) && wait < longest; ++i) wait *= 2;
-  return std::max(kLeast, scaled(std::min(wait, longest), 0.5 + chance / 2));
+  return std::max(kWaitLeast, part_of(std::min(wait, longest), 0.5 + chance / 2));
 }
 
 bool outlives_certificate(WallTime ends, WallTime now, Duration past_max) { return now - ends > past_max; }

@@ -17,12 +17,12 @@
 namespace fluvial::round {
 namespace {
 
-Contribution entry(std::uint32_t site, std::uint64_t weight = 5, std::uint64_t lease = 1) {
+Contribution contribution_of(std::uint32_t site, std::uint64_t weight = 5, std::uint64_t lease = 1) {
   return {SiteId(site), Epoch(lease), weight, Digest{}, 0, {}};
 }
 ContributorSet set_of(std::initializer_list<std::uint32_t> sites) {
   ContributorSet set;
-  for (const std::uint32_t site : sites) EXPECT_TRUE(set.add(entry(site)).ok());
+  for (const std::uint32_t site : sites) EXPECT_TRUE(set.add(contribution_of(site)).ok());
   return set;
 }
 std::vector<Participant> participants(std::uint32_t count) {
@@ -42,7 +42,7 @@ TEST(RunStatus, IsReadFromItsNameAlone) {
 
 TEST(ContributorSet, CountsEachSiteOnce) {
   ContributorSet set = set_of({1, 2});
-  EXPECT_EQ(set.add(entry(2)).error().code, Code::kAlreadyExists);
+  EXPECT_EQ(set.add(contribution_of(2)).error().code, Code::kAlreadyExists);
   EXPECT_EQ(set.merge(set_of({3, 1})).error().code, Code::kAlreadyExists);
   EXPECT_FALSE(set.contains(SiteId(3))) << "a refused merge leaves nothing behind";
   EXPECT_TRUE(set.merge(set_of({3, 4})).ok());
@@ -52,18 +52,18 @@ TEST(ContributorSet, CountsEachSiteOnce) {
 
 TEST(ContributorSet, RefusesWeightsThatWouldNotBeExact) {
   ContributorSet set;
-  EXPECT_FALSE(set.add(entry(1, 0)).ok());
-  EXPECT_FALSE(set.add(entry(1, kWeightLimit)).ok());
-  EXPECT_TRUE(set.add(entry(1, kWeightLimit - 1)).ok());
+  EXPECT_FALSE(set.add(contribution_of(1, 0)).ok());
+  EXPECT_FALSE(set.add(contribution_of(1, kWeightLimit)).ok());
+  EXPECT_TRUE(set.add(contribution_of(1, kWeightLimit - 1)).ok());
 }
 
 TEST(ContributorSet, TheProbeTellsAContributionThatIsNotInTheSum) {
   ContributorSet set;
-  Contribution once = entry(1, 3);
+  Contribution once = contribution_of(1, 3);
   once.probe = 3 << 4;
   ASSERT_TRUE(set.add(once).ok());
   EXPECT_TRUE(check_probe(set, 4).ok());
-  Contribution twice = entry(2, 3);
+  Contribution twice = contribution_of(2, 3);
   twice.probe = 2 * (3 << 4);
   ASSERT_TRUE(set.add(twice).ok());
   EXPECT_EQ(check_probe(set, 4).error().code, Code::kDataLoss);
@@ -71,7 +71,7 @@ TEST(ContributorSet, TheProbeTellsAContributionThatIsNotInTheSum) {
 
 TEST(ContributorSet, AProbeThatNoSumCanHoldIsNone) {
   ContributorSet set;
-  Contribution heavy = entry(1, kWeightLimit / 2);
+  Contribution heavy = contribution_of(1, kWeightLimit / 2);
   heavy.probe = static_cast<std::int64_t>(heavy.weight << 40);  // 2^68: nothing is left of it in 64 bits
   ASSERT_TRUE(set.add(heavy).ok());
   EXPECT_EQ(check_probe(set, 40).error().code, Code::kDataLoss);

@@ -7,7 +7,7 @@
 namespace fluvial::round {
 namespace {
 
-constexpr RunId kRun{1};
+constexpr RunId kTracedRun{1};
 TimePoint at(int seconds) { return TimePoint(std::chrono::seconds(seconds)); }
 Span span(SpanKind kind, int begun, int ended, std::uint32_t about = 0) {
   return {kind, NodeId(about), at(begun), at(ended)};
@@ -24,31 +24,31 @@ TEST(SpanNames, EachKindHasOneAndItsNumber) {
 
 TEST(SpanLog, HasWhatBeganAndEnded) {
   SpanLog log;
-  log.begun(kRun, RoundId(3), SpanKind::kStage, at(1), NodeId(7));
-  log.begun(kRun, RoundId(3), SpanKind::kStage, at(2), NodeId(8));
-  log.begun(kRun, RoundId(3), SpanKind::kStage, at(3), NodeId(7));
-  log.ended(kRun, RoundId(3), SpanKind::kStage, at(5), NodeId(7));
-  log.ended(kRun, RoundId(4), SpanKind::kStage, at(5), NodeId(8));
-  const RoundSpans spans = log.of(kRun, RoundId(3));
+  log.begun(kTracedRun, RoundId(3), SpanKind::kStage, at(1), NodeId(7));
+  log.begun(kTracedRun, RoundId(3), SpanKind::kStage, at(2), NodeId(8));
+  log.begun(kTracedRun, RoundId(3), SpanKind::kStage, at(3), NodeId(7));
+  log.ended(kTracedRun, RoundId(3), SpanKind::kStage, at(5), NodeId(7));
+  log.ended(kTracedRun, RoundId(4), SpanKind::kStage, at(5), NodeId(8));
+  const RoundSpans spans = log.of(kTracedRun, RoundId(3));
   EXPECT_EQ(spans.spans, std::vector{span(SpanKind::kStage, 1, 5, 7)}) << "the first beginning holds";
-  EXPECT_TRUE(log.of(kRun, RoundId(4)).spans.empty());
+  EXPECT_TRUE(log.of(kTracedRun, RoundId(4)).spans.empty());
 }
 
 TEST(SpanLog, KeepsTheLastRoundsAlone) {
   SpanLog log;
   for (std::uint64_t round = 1; round <= kTracedRounds + 5; ++round) {
-    log.add(kRun, RoundId(round), span(SpanKind::kTrain, 1, 2));
+    log.add(kTracedRun, RoundId(round), span(SpanKind::kTrain, 1, 2));
   }
-  EXPECT_TRUE(log.of(kRun, RoundId(5)).spans.empty());
-  EXPECT_EQ(log.of(kRun, RoundId(6)).spans.size(), 1u);
-  EXPECT_EQ(log.of(kRun, RoundId(kTracedRounds + 5)).spans.size(), 1u);
+  EXPECT_TRUE(log.of(kTracedRun, RoundId(5)).spans.empty());
+  EXPECT_EQ(log.of(kTracedRun, RoundId(6)).spans.size(), 1u);
+  EXPECT_EQ(log.of(kTracedRun, RoundId(kTracedRounds + 5)).spans.size(), 1u);
 }
 
 TEST(SpanLog, OfARoundTheLastSpansStayInTheirOrder) {
   SpanLog log;
   const int count = static_cast<int>(kSpansInRoundMax);
-  for (int i = 0; i < count + 3; ++i) log.add(kRun, RoundId(1), span(SpanKind::kStage, i, i + 1));
-  const RoundSpans spans = log.of(kRun, RoundId(1));
+  for (int i = 0; i < count + 3; ++i) log.add(kTracedRun, RoundId(1), span(SpanKind::kStage, i, i + 1));
+  const RoundSpans spans = log.of(kTracedRun, RoundId(1));
   ASSERT_EQ(spans.spans.size(), kSpansInRoundMax);
   EXPECT_EQ(spans.spans.front().begun, at(3));
   EXPECT_EQ(spans.spans.back().begun, at(count + 2));
@@ -56,28 +56,29 @@ TEST(SpanLog, OfARoundTheLastSpansStayInTheirOrder) {
 
 TEST(SpanLog, WhatHasBegunIsBoundedToo) {
   SpanLog log;
-  for (std::uint32_t i = 0; i <= kSpansInRoundMax; ++i) log.begun(kRun, RoundId(1), SpanKind::kStage, at(1), NodeId(i));
-  log.ended(kRun, RoundId(1), SpanKind::kStage, at(2), NodeId(0));
-  log.ended(kRun, RoundId(1), SpanKind::kStage, at(2), NodeId(1));
-  EXPECT_EQ(log.of(kRun, RoundId(1)).spans.size(), 1u);
+  for (std::uint32_t i = 0; i <= kSpansInRoundMax; ++i)
+    log.begun(kTracedRun, RoundId(1), SpanKind::kStage, at(1), NodeId(i));
+  log.ended(kTracedRun, RoundId(1), SpanKind::kStage, at(2), NodeId(0));
+  log.ended(kTracedRun, RoundId(1), SpanKind::kStage, at(2), NodeId(1));
+  EXPECT_EQ(log.of(kTracedRun, RoundId(1)).spans.size(), 1u);
 }
 
 TEST(SpanLog, ARoundIsTakenOnceWithWhatGoesOn) {
   SpanLog log;
-  log.add(kRun, RoundId(1), span(SpanKind::kTrain, 1, 2));
-  log.add(kRun, RoundId(2), span(SpanKind::kFetch, 3, 4));
-  log.begun(kRun, RoundId(2), SpanKind::kTrain, at(5));
-  log.add(kRun, RoundId(3), span(SpanKind::kFetch, 6, 7));
+  log.add(kTracedRun, RoundId(1), span(SpanKind::kTrain, 1, 2));
+  log.add(kTracedRun, RoundId(2), span(SpanKind::kFetch, 3, 4));
+  log.begun(kTracedRun, RoundId(2), SpanKind::kTrain, at(5));
+  log.add(kTracedRun, RoundId(3), span(SpanKind::kFetch, 6, 7));
   log.add(RunId(2), RoundId(1), span(SpanKind::kFetch, 6, 7));
-  const std::vector<RoundSpans> taken = log.take_until(kRun, RoundId(2), at(9));
+  const std::vector<RoundSpans> taken = log.take_until(kTracedRun, RoundId(2), at(9));
   ASSERT_EQ(taken.size(), 2u);
   EXPECT_EQ(taken[0].round, RoundId(1));
   EXPECT_EQ(taken[1].spans, (std::vector{span(SpanKind::kFetch, 3, 4), span(SpanKind::kTrain, 5, 9)}));
-  EXPECT_TRUE(log.take_until(kRun, RoundId(2), at(10)).empty());
-  log.ended(kRun, RoundId(2), SpanKind::kTrain, at(11));
-  EXPECT_EQ(log.of(kRun, RoundId(2)).spans.size(), 2u) << "it has ended already";
-  log.add(kRun, RoundId(2), span(SpanKind::kEncode, 11, 12));
-  const std::vector<RoundSpans> later = log.take_until(kRun, RoundId(2), at(13));
+  EXPECT_TRUE(log.take_until(kTracedRun, RoundId(2), at(10)).empty());
+  log.ended(kTracedRun, RoundId(2), SpanKind::kTrain, at(11));
+  EXPECT_EQ(log.of(kTracedRun, RoundId(2)).spans.size(), 2u) << "it has ended already";
+  log.add(kTracedRun, RoundId(2), span(SpanKind::kEncode, 11, 12));
+  const std::vector<RoundSpans> later = log.take_until(kTracedRun, RoundId(2), at(13));
   ASSERT_EQ(later.size(), 1u);
   EXPECT_EQ(later[0].spans, std::vector{span(SpanKind::kEncode, 11, 12)}) << "the others were told";
 }
@@ -93,7 +94,7 @@ NodeReport report(Doing doing, std::initializer_list<std::uint64_t> rounds) {
   NodeReport report;
   report.node = NodeId(7);
   report.doing = doing;
-  for (const std::uint64_t round : rounds) report.rounds.push_back({kRun, RoundId(round), {}});
+  for (const std::uint64_t round : rounds) report.rounds.push_back({kTracedRun, RoundId(round), {}});
   return report;
 }
 

@@ -14,11 +14,11 @@ using Kind = Schedule::Kind;
 
 constexpr Kind kKinds[] = {Kind::kConstant, Kind::kLinear, Kind::kCosine, Kind::kDecay};
 constexpr double kRoundsMax = 1e9;  // as of a plan
-constexpr std::size_t kShownBytesMax = 80;
+constexpr std::size_t kShownTextMax = 80;
 
 Error wrong(std::string_view key, const std::string& value, std::string_view what) {
   return {Code::kInvalidArgument,
-          format_text("worker.{} = {}: expected {}", printable(key, kShownBytesMax), value, what)};
+          format_text("worker.{} = {}: expected {}", printable(key, kShownTextMax), value, what)};
 }
 
 Error expected(std::string_view what) { return {Code::kInvalidArgument, format_text("expected {}", what)}; }
@@ -249,7 +249,7 @@ WorkerConfig config_of(const WorkerTable& table, RoundId round, std::uint64_t ro
 std::string shown(const WorkerValue& value) {
   if (const double* number = std::get_if<double>(&value)) return text_of(*number);
   if (const bool* truth = std::get_if<bool>(&value)) return text_of(*truth);
-  if (const std::string* text = std::get_if<std::string>(&value)) return "'" + printable(*text, kShownBytesMax) + "'";
+  if (const std::string* text = std::get_if<std::string>(&value)) return "'" + printable(*text, kShownTextMax) + "'";
   return "(list)";
 }
 

@@ -9,6 +9,7 @@
 #include "core/store/journal.h"
 #include "core/store/memory_file_system.h"
 #include "core/store/sqlite.h"
+#include "core/store/test_support.h"
 
 namespace fluvial::store {
 namespace {
@@ -16,9 +17,7 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr const char* kPath = "/c/journal.sqlite";
-
-WallTime at(std::int64_t seconds) { return WallTime(std::chrono::seconds(seconds)); }
+constexpr const char* kAuditPath = "/c/journal.sqlite";
 
 AuditEntry paused(std::uint64_t run) { return {.kind = AuditKind::kRunPaused, .run = RunId(run), .detail = "why"}; }
 
@@ -31,7 +30,7 @@ class AuditLogTest : public testing::Test {
   void crash_and_reopen() {
     journal_.reset();
     files_.restart(Unsynced::kLost);
-    auto opened = CoordinatorJournal::open(files_, kPath);
+    auto opened = CoordinatorJournal::open(files_, kAuditPath);
     ASSERT_TRUE(opened.ok()) << opened.error().message;
     journal_ = std::move(*opened);
   }
@@ -45,14 +44,14 @@ class AuditLogTest : public testing::Test {
   // Whoever can write the file runs `sql` on it.
   void bend(const char* sql) {
     journal_.reset();
-    auto database = Database::open_as_it_is(files_, kPath, "nobody");
+    auto database = Database::open_as_it_is(files_, kAuditPath, "nobody");
     ASSERT_TRUE(database.ok()) << database.error().message;
     const Status done = (*database)->run(sql);
     ASSERT_TRUE(done.ok()) << done.error().message;
   }
   // What a look at the file finds; empty: nothing.
   std::string verdict(AuditChain chain = {}) {
-    Status found = read_audit_log(files_, kPath, [&](const AuditRow& row) { return chain.next(row); });
+    Status found = read_audit_log(files_, kAuditPath, [&](const AuditRow& row) { return chain.next(row); });
     if (found.ok()) found = chain.finish();
     checked_ = chain.checked();
     return found.ok() ? "" : found.error().message;
@@ -128,13 +127,13 @@ TEST(AuditLogOnABadDisk, KeepsBothOrNeither) {
   for (std::uint64_t operation = 0; operation < 24; ++operation) {
     MemoryFileSystem files;
     ASSERT_TRUE(files.make_folder("/c").ok());
-    auto journal = std::move(*CoordinatorJournal::open(files, kPath));
+    auto journal = std::move(*CoordinatorJournal::open(files, kAuditPath));
     files.fail_at(operation, Fault::kCrash);
     const Status done =
         AuditLog(*journal).with({.kind = AuditKind::kTokenMade}, at(1), [&] { return journal->add_token(token); });
     journal.reset();
     files.restart(Unsynced::kTorn, operation);
-    journal = std::move(*CoordinatorJournal::open(files, kPath));
+    journal = std::move(*CoordinatorJournal::open(files, kAuditPath));
     const std::size_t entries = AuditLog(*journal).rows(0, 10)->size();
     EXPECT_EQ(journal->tokens()->size(), entries) << operation;
     EXPECT_GE(entries, done.ok() ? 1U : 0U) << operation;

@@ -6,24 +6,22 @@
 #include <map>
 #include <set>
 
-#include "core/digest/sha256.h"
 #include "core/store/journal.h"
 #include "core/store/journal_copy.h"
 #include "core/store/journal_schema.h"
 #include "core/store/memory_file_system.h"
 #include "core/store/safetensors.h"
 #include "core/store/sqlite.h"
+#include "core/store/test_support.h"
 
 namespace fluvial::store {
 namespace {
 
 using testing::HasSubstr;
 
-constexpr const char* kFolder = "/b";
+constexpr const char* kBackupFolder = "/b";
 constexpr const char* kModel3 = "models/run-1/round-3.safetensors";
 
-Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
-WallTime at(std::int64_t seconds) { return WallTime(std::chrono::seconds(seconds)); }
 template <typename T>
 Code code_of(const Result<T>& result) {
   return result.ok() ? Code{} : result.error().code;
@@ -217,7 +215,7 @@ TEST(JournalCopy, OfADamagedJournalIsRefused) {
 
 // A backup of round `round`, made as the coordinator makes it; each holds the model of round 3.
 Status back_up(FileSystem& files, std::uint64_t round) {
-  FLUVIAL_ASSIGN(BackupFolder folder, BackupFolder::hold(files, kFolder));
+  FLUVIAL_ASSIGN(BackupFolder folder, BackupFolder::hold(files, kBackupFolder));
   BackupManifest manifest = manifest_of({});
   manifest.runs[0].round = RoundId(round);
   for (const char* path : {"ca/ca-key.pem", "ca/ca.pem", "journal.sqlite"}) {
@@ -246,7 +244,7 @@ RoundId round_of(const BackupFolder& folder) { return folder.manifest()->runs[0]
 TEST(BackupFolderTest, TakesTheModelThatItHoldsOnceAndDropsWhatNothingNames) {
   MemoryFileSystem files;
   ASSERT_TRUE(back_up(files, 3).ok());
-  const auto first = BackupFolder::open(files, kFolder).value();
+  const auto first = BackupFolder::open(files, kBackupFolder).value();
   const std::string model = first.object_path(first.manifest()->find(kModel3)->sha256);
   const std::string journal = first.object_path(first.manifest()->find("journal.sqlite")->sha256);
   ASSERT_TRUE(files.remove("/source-3").ok());
@@ -254,7 +252,7 @@ TEST(BackupFolderTest, TakesTheModelThatItHoldsOnceAndDropsWhatNothingNames) {
   EXPECT_FALSE(*files.exists("/source-3")) << "it was not read again";
   EXPECT_TRUE(*files.exists(model));
   EXPECT_FALSE(*files.exists(journal));
-  const auto second = BackupFolder::open(files, kFolder).value();
+  const auto second = BackupFolder::open(files, kBackupFolder).value();
   EXPECT_EQ(round_of(second), RoundId(4));
   EXPECT_TRUE(second.verify().ok());
   EXPECT_EQ(files.list("/b/objects")->size(), second.manifest()->files.size());
@@ -275,7 +273,7 @@ TEST(BackupFolderTest, ThatIsCutShortAnywhereIsTheBackupBeforeOrWhole) {
         const Status made = back_up(files, 4);
         cut = files.crashed();
         files.restart(unsynced, operation);
-        const auto folder = BackupFolder::open(files, kFolder);
+        const auto folder = BackupFolder::open(files, kBackupFolder);
         ASSERT_TRUE(folder.ok() || (is_first && !made.ok() && folder.error().code == Code::kNotFound))
             << "operation " << operation << ": " << folder.error().message;
         if (folder.ok()) {
@@ -297,7 +295,7 @@ TEST(BackupFolderTest, AFullDiskLeavesTheBackupBefore) {
     files.fail_at(operation, Fault::kShortWrite);
     const Status made = back_up(files, 4);
     files.clear_fault();
-    const auto folder = BackupFolder::open(files, kFolder);
+    const auto folder = BackupFolder::open(files, kBackupFolder);
     ASSERT_TRUE(folder.ok()) << operation;
     ASSERT_TRUE(folder->verify().ok()) << operation;
     if (made.ok()) break;
@@ -309,7 +307,7 @@ TEST(BackupFolderTest, DamageIsSeenAndNamed) {
                          const std::function<Status(MemoryFileSystem&, const std::string&)>& how) {
     MemoryFileSystem files;
     EXPECT_TRUE(back_up(files, 3).ok());
-    const auto folder = BackupFolder::open(files, kFolder).value();
+    const auto folder = BackupFolder::open(files, kBackupFolder).value();
     const BackupFile& file = *folder.manifest()->find(path);
     EXPECT_TRUE(how(files, folder.object_path(file.sha256)).ok());
     const Status whole = folder.verify();
@@ -337,7 +335,7 @@ TEST(BackupFolderTest, DamageIsSeenAndNamed) {
 
 TEST(BackupFolderTest, AModelThatIsNotTheJournalsIsNotTakenIn) {
   MemoryFileSystem files;
-  auto folder = BackupFolder::hold(files, kFolder).value();
+  auto folder = BackupFolder::hold(files, kBackupFolder).value();
   const std::string content = model_file("values 3");
   const ByteSpan parts[] = {as_byte_span(content)};
   ASSERT_TRUE(write_file_atomically(files, "/source", parts).ok());
@@ -350,21 +348,21 @@ TEST(BackupFolderTest, AModelThatIsNotTheJournalsIsNotTakenIn) {
 
 TEST(BackupFolderTest, ThatHoldsOtherThingsIsLeftAlone) {
   MemoryFileSystem files;
-  ASSERT_TRUE(files.make_folder(kFolder).ok());
+  ASSERT_TRUE(files.make_folder(kBackupFolder).ok());
   const ByteSpan parts[] = {as_byte_span("mine")};
   ASSERT_TRUE(write_file_atomically(files, "/b/thesis.txt", parts).ok());
-  const auto refused = BackupFolder::hold(files, kFolder);
+  const auto refused = BackupFolder::hold(files, kBackupFolder);
   EXPECT_EQ(code_of(refused), Code::kFailedPrecondition);
   EXPECT_THAT(refused.error().message, HasSubstr("thesis.txt"));
-  EXPECT_EQ(files.list(kFolder)->size(), 1U);
+  EXPECT_EQ(files.list(kBackupFolder)->size(), 1U);
   EXPECT_EQ(code_of(BackupFolder::open(files, "/nowhere")), Code::kNotFound);
 }
 
 TEST(BackupFolderTest, IsWrittenByOneAtATime) {
   MemoryFileSystem files;
-  const auto held = BackupFolder::hold(files, kFolder);
+  const auto held = BackupFolder::hold(files, kBackupFolder);
   ASSERT_TRUE(held.ok());
-  EXPECT_EQ(code_of(BackupFolder::hold(files, kFolder)), Code::kFailedPrecondition);
+  EXPECT_EQ(code_of(BackupFolder::hold(files, kBackupFolder)), Code::kFailedPrecondition);
 }
 
 }  // namespace

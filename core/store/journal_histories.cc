@@ -17,7 +17,7 @@ constexpr const char* kOpenRuns =
     "SELECT runs.id, coalesce((SELECT max(round) FROM commits WHERE run = runs.id), 0) FROM runs WHERE status IN (?, "
     "?) ORDER BY runs.id";
 
-std::string name_of(const round::KnownRound& known) {
+std::string words_of(const round::KnownRound& known) {
   return "round " + std::to_string(known.round.value()) + " of run " + std::to_string(known.run.value());
 }
 
@@ -156,7 +156,7 @@ Result<std::vector<LostRow>> CoordinatorJournal::meet(NodeId node, const round::
   if (standing.history == round::current_of(lineage)) {
     for (const round::KnownRound& known : standing.rounds) {
       FLUVIAL_ASSIGN(const bool held, holds_round(*database_, node, known));
-      if (!held) return older_copy("it knows of " + name_of(known));
+      if (!held) return older_copy("it knows of " + words_of(known));
     }
     return std::vector<LostRow>();
   }

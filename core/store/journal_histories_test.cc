@@ -1,19 +1,17 @@
 #include <gtest/gtest.h>
 
-#include "core/digest/sha256.h"
 #include "core/store/journal.h"
 #include "core/store/memory_file_system.h"
+#include "core/store/test_support.h"
 
 namespace fluvial::store {
 namespace {
 
-constexpr const char* kPath = "/c/journal.db";
 constexpr round::HistoryId kHistory{77};
-constexpr RunId kRun{1};
+constexpr RunId kFirstRun{1};
 constexpr SiteId kSite{2};
 
-WallTime at(std::int64_t ms) { return WallTime(std::chrono::milliseconds(ms)); }
-Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
+WallTime at_ms(std::int64_t ms) { return WallTime(std::chrono::milliseconds(ms)); }
 
 class HistoriesTest : public testing::Test {
  protected:
@@ -26,17 +24,17 @@ class HistoriesTest : public testing::Test {
   }
   void reopen() {
     journal.reset();
-    auto opened = CoordinatorJournal::open(files, kPath);
+    auto opened = CoordinatorJournal::open(files, kJournalPath);
     ASSERT_TRUE(opened.ok()) << opened.error().message;
     journal = std::move(*opened);
   }
   NodeId enrol(const std::string& name, Role role = Role::kSite) {
     EXPECT_TRUE(journal->add_token(token(name, role)).ok());
-    const NodeRow row{NodeId(), role, name, "eu", 9, "serial", at(1), "", {}, {}, ""};
-    return journal->redeem_token(digest_of(name), row, at(2)).value().id;
+    const NodeRow row{NodeId(), role, name, "eu", 9, "serial", at_ms(1), "", {}, {}, ""};
+    return journal->redeem_token(digest_of(name), row, at_ms(2)).value().id;
   }
   static TokenRow token(const std::string& name, Role role = Role::kSite) {
-    return {name, digest_of(name), role, name, "eu", 9, at(1'000'000'000'000'000), {}};
+    return {name, digest_of(name), role, name, "eu", 9, at_ms(1'000'000'000'000'000), {}};
   }
   RunId start_run() {
     RunRow row;
@@ -46,27 +44,29 @@ class HistoriesTest : public testing::Test {
   }
   void open_round(std::uint64_t round) {
     const Epoch epoch = journal->next_epoch().value();
-    const round::AttemptRecord attempt{kRun, RoundId(round), AttemptId(1), epoch, {{kSite, Epoch(1), 9}}, 30, {}};
+    const round::AttemptRecord attempt{kFirstRun, RoundId(round), AttemptId(1), epoch, {{kSite, Epoch(1), 9}}, 30, {}};
     ASSERT_TRUE(journal->open_attempt(attempt).ok());
   }
   void commit(std::uint64_t round) {
     open_round(round);
     CommitRow row;
-    row.record.run = kRun;
+    row.record.run = kFirstRun;
     row.record.round = RoundId(round);
     row.record.attempt = AttemptId(1);
     ASSERT_TRUE(row.record.contributors.add({kSite, Epoch(1), 1, update(round), 1, {}}).ok());
     ASSERT_TRUE(journal->commit(row).ok());
   }
   static Digest update(std::uint64_t round) { return digest_of("update " + std::to_string(round)); }
-  static round::KnownRound counted(std::uint64_t round, RunId run = kRun) {
+  static round::KnownRound counted(std::uint64_t round, RunId run = kFirstRun) {
     return {run, RoundId(round), true, true, update(round)};
   }
-  static round::KnownRound late(std::uint64_t round) { return {kRun, RoundId(round), true, false, update(round)}; }
-  static round::KnownRound pending(std::uint64_t round) { return {kRun, RoundId(round), false, false, update(round)}; }
+  static round::KnownRound late(std::uint64_t round) { return {kFirstRun, RoundId(round), true, false, update(round)}; }
+  static round::KnownRound pending(std::uint64_t round) {
+    return {kFirstRun, RoundId(round), false, false, update(round)};
+  }
   Result<std::vector<LostRow>> meet(std::vector<round::KnownRound> rounds, round::HistoryId history = {},
                                     Epoch epoch = Epoch(1)) {
-    return journal->meet(kSite, {history, epoch, std::move(rounds)}, at(3));
+    return journal->meet(kSite, {history, epoch, std::move(rounds)}, at_ms(3));
   }
   MemoryFileSystem files;
   std::unique_ptr<CoordinatorJournal> journal;
@@ -78,8 +78,8 @@ TEST_F(HistoriesTest, ANewHistoryBeginsAboveEveryEpoch) {
   start_run();
   commit(1);
   EXPECT_TRUE(journal->lineage().value().empty());
-  const round::History history = journal->begin_history(kHistory, Epoch(500), at(10)).value();
-  EXPECT_EQ(history, (round::History{kHistory, Epoch(501), kRun, {{kRun, RoundId(1)}}}));
+  const round::History history = journal->begin_history(kHistory, Epoch(500), at_ms(10)).value();
+  EXPECT_EQ(history, (round::History{kHistory, Epoch(501), kFirstRun, {{kFirstRun, RoundId(1)}}}));
   files.restart(Unsynced::kLost);
   reopen();
   EXPECT_EQ(journal->lineage().value(), round::Lineage{history});
@@ -95,11 +95,11 @@ TEST_F(HistoriesTest, ANewHistoryBeginsAboveEveryEpoch) {
 }
 
 TEST_F(HistoriesTest, ALaterRestoreOfAnOlderCopyBeginsLater) {
-  const round::History first = journal->begin_history(kHistory, Epoch(), at(1'800'000'000'000)).value();
+  const round::History first = journal->begin_history(kHistory, Epoch(), at_ms(1'800'000'000'000)).value();
   EXPECT_EQ(first.began, Epoch(1'800'000'000'000));
-  const round::History second = journal->begin_history(round::HistoryId(78), Epoch(), at(5)).value();
+  const round::History second = journal->begin_history(round::HistoryId(78), Epoch(), at_ms(5)).value();
   EXPECT_GT(second.began, first.began) << "whatever the clock says";
-  EXPECT_FALSE(journal->begin_history(kHistory, Epoch(), at(6)).ok()) << "an id twice";
+  EXPECT_FALSE(journal->begin_history(kHistory, Epoch(), at_ms(6)).ok()) << "an id twice";
   EXPECT_EQ(journal->lineage().value(), (round::Lineage{first, second}));
 }
 
@@ -108,15 +108,15 @@ TEST_F(HistoriesTest, WhatMayHaveBeenGivenMeanwhileIsNotGivenAgain) {
   TokenRow shared = token("eu-*");
   shared.uses_max = 3;
   ASSERT_TRUE(journal->add_token(shared).ok());
-  NodeRow member{NodeId(), Role::kSite, "eu-1", "eu", 9, "serial", at(1), "", {}, {}, ""};
-  ASSERT_TRUE(journal->redeem_token(shared.secret_hash, member, at(2)).ok());
+  NodeRow member{NodeId(), Role::kSite, "eu-1", "eu", 9, "serial", at_ms(1), "", {}, {}, ""};
+  ASSERT_TRUE(journal->redeem_token(shared.secret_hash, member, at_ms(2)).ok());
   const NodeId before = journal->reserve_node_id(Role::kSite, "d").value();
-  ASSERT_TRUE(journal->begin_history(kHistory, Epoch(), at(10)).ok());
+  ASSERT_TRUE(journal->begin_history(kHistory, Epoch(), at_ms(10)).ok());
   EXPECT_GT(journal->reserve_node_id(Role::kSite, "e").value().value(), before.value() + 1'000);
-  const NodeRow row{NodeId(), Role::kSite, "c", "eu", 9, "serial", at(1), "", {}, {}, ""};
-  EXPECT_EQ(journal->redeem_token(digest_of("c"), row, at(10)).error().code, Code::kUnauthenticated);
+  const NodeRow row{NodeId(), Role::kSite, "c", "eu", 9, "serial", at_ms(1), "", {}, {}, ""};
+  EXPECT_EQ(journal->redeem_token(digest_of("c"), row, at_ms(10)).error().code, Code::kUnauthenticated);
   member.name = "eu-2";
-  EXPECT_EQ(journal->redeem_token(shared.secret_hash, member, at(10)).error().code, Code::kUnauthenticated);
+  EXPECT_EQ(journal->redeem_token(shared.secret_hash, member, at_ms(10)).error().code, Code::kUnauthenticated);
   EXPECT_EQ(journal->reserve_node_id(Role::kSite, "a").value(), kSite);
 }
 
@@ -125,7 +125,7 @@ TEST_F(HistoriesTest, RunsThatAreOverHaveNoFork) {
   start_run();
   ASSERT_TRUE(journal->set_run_status(RunId(1), RunStatus::kStopped, "").ok());
   ASSERT_TRUE(journal->set_run_status(RunId(2), RunStatus::kPaused, "").ok());
-  const round::History history = journal->begin_history(kHistory, Epoch(), at(10)).value();
+  const round::History history = journal->begin_history(kHistory, Epoch(), at_ms(10)).value();
   EXPECT_EQ(history.last_run, RunId(2));
   EXPECT_EQ(history.forks, (std::vector<round::Fork>{{RunId(2), RoundId(0)}}));
 }
@@ -137,7 +137,7 @@ TEST_F(HistoriesTest, WhoKnowsNoMoreThanTheJournalIsWelcome) {
   for (const round::KnownRound& known : {counted(1), late(1), pending(1), pending(2)}) {
     EXPECT_TRUE(meet({known}).ok()) << known.round.value();
   }
-  ASSERT_TRUE(journal->set_run_status(kRun, RunStatus::kStopped, "").ok());
+  ASSERT_TRUE(journal->set_run_status(kFirstRun, RunStatus::kStopped, "").ok());
   EXPECT_TRUE(meet({late(2)}).ok()) << "the run was stopped: what was open is late";
   EXPECT_TRUE(journal->lost().value().empty());
 }
@@ -164,7 +164,7 @@ TEST_F(HistoriesTest, AJournalThatIsAnOlderCopySaysWhatToDo) {
 TEST_F(HistoriesTest, AfterARestoreTheLostRoundsAreNamed) {
   start_run();
   commit(1);
-  const round::History history = journal->begin_history(kHistory, Epoch(50), at(10)).value();
+  const round::History history = journal->begin_history(kHistory, Epoch(50), at_ms(10)).value();
   EXPECT_EQ(meet({counted(1)}).value(), std::vector<LostRow>());
   const std::vector<LostRow> lost = meet({counted(3), pending(4)}).value();
   EXPECT_EQ(lost, (std::vector<LostRow>{{kHistory, kSite, counted(3)}, {kHistory, kSite, pending(4)}}));
@@ -180,7 +180,7 @@ TEST_F(HistoriesTest, AfterARestoreTheLostRoundsAreNamed) {
 }
 
 TEST_F(HistoriesTest, AnEpochThatNobodyGaveIsRefusedAlsoAfterARestore) {
-  const round::History history = journal->begin_history(kHistory, Epoch(50), at(10)).value();
+  const round::History history = journal->begin_history(kHistory, Epoch(50), at_ms(10)).value();
   EXPECT_TRUE(meet({}, {}, history.began).ok());
   EXPECT_FALSE(meet({}, {}, Epoch(~std::uint64_t{0})).ok());
   EXPECT_FALSE(meet({}, round::HistoryId(99), Epoch(history.began.value() + 1'000)).ok()) << "a later restore's";
@@ -188,14 +188,14 @@ TEST_F(HistoriesTest, AnEpochThatNobodyGaveIsRefusedAlsoAfterARestore) {
 }
 
 TEST_F(HistoriesTest, AMemberThatHasHeardOfALaterEpochSaysWhereToBegin) {
-  ASSERT_TRUE(journal->begin_history(kHistory, Epoch(50), at(10)).ok()) << "with a clock that is behind";
+  ASSERT_TRUE(journal->begin_history(kHistory, Epoch(50), at_ms(10)).ok()) << "with a clock that is behind";
   const Epoch heard(1'800'000'000'000);
   const auto refused = meet({}, round::HistoryId(0), heard);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, Code::kFailedPrecondition);
   EXPECT_NE(refused.error().message.find("--restored --above 1800000000000"), std::string::npos)
       << refused.error().message;
-  const round::History again = journal->begin_history(round::HistoryId(78), heard, at(11)).value();
+  const round::History again = journal->begin_history(round::HistoryId(78), heard, at_ms(11)).value();
   EXPECT_TRUE(meet({}, round::HistoryId(0), heard).ok());
   EXPECT_GT(again.began, heard);
 }
@@ -209,14 +209,14 @@ TEST_F(HistoriesTest, AClaimThatCannotBeIsNotToldToBeginAbove) {
     EXPECT_NE(refused.error().message.find(std::to_string(claimed.value())), std::string::npos);
   }
   // An epoch that this journal gave itself is not a member's claim, however great it is.
-  ASSERT_TRUE(journal->begin_history(kHistory, round::kClockEpochMax, at(10)).ok());
+  ASSERT_TRUE(journal->begin_history(kHistory, round::kClockEpochMax, at_ms(10)).ok());
   const Epoch given = journal->next_epoch().value();
   EXPECT_GT(given, round::kClockEpochMax);
   EXPECT_TRUE(meet({}, kHistory, given).ok());
 }
 
 TEST_F(HistoriesTest, WhoClaimsOtherLostRoundsEachTimeDoesNotMakeTheJournalGrow) {
-  ASSERT_TRUE(journal->begin_history(kHistory, Epoch(50), at(10)).ok());
+  ASSERT_TRUE(journal->begin_history(kHistory, Epoch(50), at_ms(10)).ok());
   for (std::uint64_t i = 1; i <= 3 * round::kKnownRoundsMax; ++i) {
     ASSERT_TRUE(meet({counted(i, RunId(9))}).ok());
   }
@@ -224,14 +224,14 @@ TEST_F(HistoriesTest, WhoClaimsOtherLostRoundsEachTimeDoesNotMakeTheJournalGrow)
   EXPECT_EQ(lost.size(), round::kKnownRoundsMax);
   EXPECT_TRUE(meet({counted(5 * round::kKnownRoundsMax, RunId(9))}).value().empty());
   EXPECT_EQ(meet({counted(1, RunId(9))})->size(), 1U) << "one of them comes again";
-  EXPECT_TRUE(journal->meet(NodeId(3), {{}, Epoch(1), {counted(1, RunId(9))}}, at(3)).ok());
+  EXPECT_TRUE(journal->meet(NodeId(3), {{}, Epoch(1), {counted(1, RunId(9))}}, at_ms(3)).ok());
   EXPECT_EQ(journal->lost()->size(), round::kKnownRoundsMax + 1) << "another member's are its own";
 }
 
 TEST_F(HistoriesTest, AMemberOfAnotherRestoreOfTheSameCopyIsMet) {
   start_run();
   commit(1);
-  ASSERT_TRUE(journal->begin_history(kHistory, Epoch(50), at(10)).ok());
+  ASSERT_TRUE(journal->begin_history(kHistory, Epoch(50), at_ms(10)).ok());
   commit(2);
   const auto lost = meet({counted(2)}, round::HistoryId(99), Epoch(40));
   ASSERT_TRUE(lost.ok());
@@ -242,17 +242,17 @@ TEST_F(HistoriesTest, ACrashAtAnyOperationLeavesTheOldHistoryOrTheNewOne) {
   for (std::uint64_t crash_at = 0;; ++crash_at) {
     MemoryFileSystem disk;
     ASSERT_TRUE(disk.make_folder("/c").ok());
-    auto opened = CoordinatorJournal::open(disk, kPath).value();
-    const NodeRow row{NodeId(), Role::kSite, "a", "eu", 9, "serial", at(1), "", {}, {}, ""};
+    auto opened = CoordinatorJournal::open(disk, kJournalPath).value();
+    const NodeRow row{NodeId(), Role::kSite, "a", "eu", 9, "serial", at_ms(1), "", {}, {}, ""};
     ASSERT_TRUE(opened->add_token(token("a")).ok());
-    const NodeId node = opened->redeem_token(digest_of("a"), row, at(2)).value().id;
+    const NodeId node = opened->redeem_token(digest_of("a"), row, at_ms(2)).value().id;
     const Epoch lease = opened->grant(node, NodeId(0)).value().epoch;
     disk.fail_at(crash_at, Fault::kCrash);
-    const bool begun = opened->begin_history(kHistory, Epoch(50), at(10)).ok();
+    const bool begun = opened->begin_history(kHistory, Epoch(50), at_ms(10)).ok();
     const bool crashed = disk.crashed();
     opened.reset();
     disk.restart(Unsynced::kTorn, crash_at);
-    opened = CoordinatorJournal::open(disk, kPath).value();
+    opened = CoordinatorJournal::open(disk, kJournalPath).value();
     const bool there = !opened->lineage().value().empty();
     EXPECT_TRUE(there || !begun) << crash_at;
     EXPECT_EQ(opened->grant(node, NodeId(0)).value().epoch > Epoch(50), there) << crash_at;

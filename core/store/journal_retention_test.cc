@@ -5,20 +5,17 @@
 #include <set>
 #include <tuple>
 
-#include "core/digest/sha256.h"
 #include "core/store/journal.h"
 #include "core/store/journal_schema.h"
 #include "core/store/memory_file_system.h"
 #include "core/store/sqlite.h"
+#include "core/store/test_support.h"
 
 namespace fluvial::store {
 namespace {
 
-constexpr const char* kPath = "/c/journal.db";
 constexpr std::uint32_t kSites = 5;
 
-WallTime at(std::int64_t seconds) { return WallTime(std::chrono::seconds(seconds)); }
-Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
 Digest update_of(RunId run, std::uint64_t round, std::uint32_t site) {
   return digest_of(std::to_string(run.value()) + "/" + std::to_string(round) + "/" + std::to_string(site));
 }
@@ -32,7 +29,7 @@ class Retention : public testing::Test {
   void reopen() {
     journal.reset();
     ASSERT_TRUE(files.make_folder("/c").ok());
-    auto opened = CoordinatorJournal::open(files, kPath);
+    auto opened = CoordinatorJournal::open(files, kJournalPath);
     ASSERT_TRUE(opened.ok()) << opened.error().message;
     journal = std::move(*opened);
   }
@@ -366,14 +363,14 @@ TEST(RetentionVersions, AJournalOfTheFourthVersionIsBroughtUpToDate) {
     MemoryFileSystem files;
     ASSERT_TRUE(files.make_folder("/c").ok());
     {
-      auto old = Database::open(files, kPath, std::span(kJournalSteps).first(4), "nobody").value();
+      auto old = Database::open(files, kJournalPath, std::span(kJournalSteps).first(4), "nobody").value();
       ASSERT_TRUE(old->run("INSERT INTO counters VALUES ('epoch', 41)").ok());
     }
     files.fail_at(crash_at, Fault::kCrash);
-    const bool opened = CoordinatorJournal::open(files, kPath).ok();
+    const bool opened = CoordinatorJournal::open(files, kJournalPath).ok();
     const bool crashed = files.crashed();
     files.restart(Unsynced::kTorn, crash_at);
-    auto journal = CoordinatorJournal::open(files, kPath);
+    auto journal = CoordinatorJournal::open(files, kJournalPath);
     ASSERT_TRUE(journal.ok()) << journal.error().to_string() << " after a crash at operation " << crash_at;
     EXPECT_EQ((*journal)->pruned(RunId(1)).value(), RoundId(0));
     EXPECT_EQ((*journal)->next_epoch().value(), Epoch(42));

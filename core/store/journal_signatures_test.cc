@@ -5,11 +5,10 @@
 #include "core/digest/sha256.h"
 #include "core/store/journal.h"
 #include "core/store/memory_file_system.h"
+#include "core/store/test_support.h"
 
 namespace fluvial::store {
 namespace {
-
-constexpr const char* kPath = "/c/journal.db";
 
 class JournalSignatures : public testing::Test {
  protected:
@@ -24,7 +23,7 @@ class JournalSignatures : public testing::Test {
   }
   void reopen() {
     journal_.reset();
-    journal_ = CoordinatorJournal::open(files_, kPath).value();
+    journal_ = CoordinatorJournal::open(files_, kJournalPath).value();
   }
   static round::Contribution signed_by(std::uint32_t site) {
     round::Contribution entry{SiteId(site), Epoch(1), 10, sha256({}), 10, {}, Incarnation(site), site + 7};

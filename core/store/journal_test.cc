@@ -7,18 +7,13 @@
 #include <filesystem>
 
 #include "core/base/testing.h"
-#include "core/digest/sha256.h"
 #include "core/store/journal_schema.h"
 #include "core/store/memory_file_system.h"
 #include "core/store/sqlite.h"
+#include "core/store/test_support.h"
 
 namespace fluvial::store {
 namespace {
-
-constexpr const char* kPath = "/c/journal.db";
-
-WallTime at(std::int64_t seconds) { return WallTime(std::chrono::seconds(seconds)); }
-Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
 
 TokenRow token(const std::string& name, Role role = Role::kSite) {
   return {name + "-token", digest_of(name), role, name, "eu", 1000, at(2000), std::nullopt};
@@ -27,7 +22,7 @@ NodeRow node(const std::string& name, Role role = Role::kSite) {
   return {NodeId(), role, name, "eu", 1000, "serial", at(1000), "", std::nullopt, std::nullopt, ""};
 }
 round::Schema schema() { return round::Schema::make({{"w", round::DType::kF32, {3}}}).value(); }
-RunRow run_row() {
+RunRow full_run_row() {
   round::Plan plan;
   plan.name = "digits";
   plan.worker.values = {{"lr", 0.1}};
@@ -65,7 +60,7 @@ class Journal : public testing::Test {
   }
   void reopen() {
     journal.reset();
-    Result<std::unique_ptr<CoordinatorJournal>> opened = CoordinatorJournal::open(files, kPath);
+    Result<std::unique_ptr<CoordinatorJournal>> opened = CoordinatorJournal::open(files, kJournalPath);
     ASSERT_TRUE(opened.ok()) << opened.error().message;
     journal = std::move(*opened);
   }
@@ -80,13 +75,13 @@ class Journal : public testing::Test {
 };
 
 TEST_F(Journal, OneHolderAtATime) {
-  const auto second = CoordinatorJournal::open(files, kPath);
+  const auto second = CoordinatorJournal::open(files, kJournalPath);
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().code, Code::kFailedPrecondition);
   EXPECT_NE(second.error().message.find("another coordinator holds /c/journal.db"), std::string::npos)
       << second.error().message;
   journal.reset();
-  EXPECT_TRUE(CoordinatorJournal::open(files, kPath).ok());
+  EXPECT_TRUE(CoordinatorJournal::open(files, kJournalPath).ok());
 }
 
 TEST_F(Journal, ADamagedOrNewerFileIsRefused) {
@@ -96,10 +91,10 @@ TEST_F(Journal, ADamagedOrNewerFileIsRefused) {
   ASSERT_TRUE(write_file_atomically(files, "/c/noise.db", parts).ok());
   EXPECT_EQ(CoordinatorJournal::open(files, "/c/noise.db").error().code, Code::kDataLoss);
   // user_version is the big-endian number at byte 60.
-  auto file = files.open(kPath, OpenMode::kReadWrite).value();
+  auto file = files.open(kJournalPath, OpenMode::kReadWrite).value();
   const std::byte newer[] = {std::byte{0}, std::byte{0}, std::byte{0}, std::byte{13}};
   ASSERT_TRUE(file->write_at(60, newer).ok());
-  const Error error = CoordinatorJournal::open(files, kPath).error();
+  const Error error = CoordinatorJournal::open(files, kJournalPath).error();
   EXPECT_EQ(error.code, Code::kFailedPrecondition);
   EXPECT_NE(error.message.find("a newer version of Fluvial (format 13, this one knows 1 to 12)"), std::string::npos);
 }
@@ -189,7 +184,7 @@ TEST(JournalVersions, AJournalOfTheSecondVersionIsBroughtUpToDate) {
     MemoryFileSystem files;
     ASSERT_TRUE(files.make_folder("/c").ok());
     {
-      auto old = Database::open(files, kPath, std::span(kJournalSteps).first(2), "nobody").value();
+      auto old = Database::open(files, kJournalPath, std::span(kJournalSteps).first(2), "nobody").value();
       ASSERT_TRUE(
           old->transact([&]() -> Status {
                FLUVIAL_TRY(old->run("INSERT INTO names VALUES ('a', 'site', 1)"));
@@ -203,10 +198,10 @@ TEST(JournalVersions, AJournalOfTheSecondVersionIsBroughtUpToDate) {
               .ok());
     }
     files.fail_at(crash_at, Fault::kCrash);
-    const bool opened = CoordinatorJournal::open(files, kPath).ok();
+    const bool opened = CoordinatorJournal::open(files, kJournalPath).ok();
     const bool crashed = files.crashed();
     files.restart(Unsynced::kTorn, crash_at);
-    auto journal = CoordinatorJournal::open(files, kPath);
+    auto journal = CoordinatorJournal::open(files, kJournalPath);
     ASSERT_TRUE(journal.ok()) << journal.error().to_string() << " after a crash at operation " << crash_at;
     EXPECT_EQ((*journal)->node(NodeId(1)).value()->quarantine_reason, "w");
     EXPECT_EQ((*journal)->tokens()->at(0).uses, 1U) << "a token stays used";
@@ -229,7 +224,7 @@ TEST(JournalVersions, AJournalOfTheFirstVersionIsBroughtUpToDate) {
     MemoryFileSystem files;
     ASSERT_TRUE(files.make_folder("/c").ok());
     {
-      auto old = Database::open(files, kPath, std::span(kJournalSteps).first(1), "nobody").value();
+      auto old = Database::open(files, kJournalPath, std::span(kJournalSteps).first(1), "nobody").value();
       ASSERT_TRUE(old->transact([&]() -> Status {
                        FLUVIAL_TRY(old->run("INSERT INTO names VALUES ('a', 'site', 1)"));
                        return old->run(
@@ -238,10 +233,10 @@ TEST(JournalVersions, AJournalOfTheFirstVersionIsBroughtUpToDate) {
                       .ok());
     }
     files.fail_at(crash_at, Fault::kCrash);
-    const bool opened = CoordinatorJournal::open(files, kPath).ok();
+    const bool opened = CoordinatorJournal::open(files, kJournalPath).ok();
     const bool crashed = files.crashed();
     files.restart(Unsynced::kTorn, crash_at);
-    auto journal = CoordinatorJournal::open(files, kPath);
+    auto journal = CoordinatorJournal::open(files, kJournalPath);
     ASSERT_TRUE(journal.ok()) << journal.error().to_string() << " after a crash at operation " << crash_at;
     NodeRow expected = node("a");
     expected.id = NodeId(1);
@@ -269,11 +264,11 @@ TEST_F(Journal, ALeaseChangesItsEpochWithTheParent) {
 }
 
 TEST_F(Journal, RunsComeBackWhole) {
-  ASSERT_EQ(journal->create_run(run_row()).value(), RunId(1));
-  ASSERT_EQ(journal->create_run(run_row()).value(), RunId(2));
+  ASSERT_EQ(journal->create_run(full_run_row()).value(), RunId(1));
+  ASSERT_EQ(journal->create_run(full_run_row()).value(), RunId(2));
   ASSERT_TRUE(journal->set_run_status(RunId(1), RunStatus::kPaused, "no quorum").ok());
   crash_and_reopen();
-  RunRow expected = run_row();
+  RunRow expected = full_run_row();
   expected.id = RunId(1);
   expected.status = RunStatus::kPaused;
   expected.reason = "no quorum";
@@ -287,7 +282,7 @@ TEST_F(Journal, RunsComeBackWhole) {
 
 TEST_F(Journal, TheRunsThatARunContinues) {
   for (const std::uint64_t continues : {0, 1, 0, 2, 4}) {
-    RunRow row = run_row();
+    RunRow row = full_run_row();
     row.continues = RunId(continues);
     ASSERT_TRUE(journal->create_run(row).ok());
   }
@@ -299,7 +294,7 @@ TEST_F(Journal, TheRunsThatARunContinues) {
 }
 
 TEST_F(Journal, AttemptsGrowAndKeepWhatARoundFixes) {
-  ASSERT_TRUE(journal->create_run(run_row()).ok());
+  ASSERT_TRUE(journal->create_run(full_run_row()).ok());
   EXPECT_EQ(code_of(journal->open_attempt(attempt_row(2, 1, 5))), Code::kFailedPrecondition) << "a gap";
   ASSERT_TRUE(journal->open_attempt(attempt_row(1, 1, 5)).ok());
   EXPECT_EQ(journal->next_epoch().value(), Epoch(6)) << "above the epochs of attempts";
@@ -330,7 +325,7 @@ TEST_F(Journal, AttemptsGrowAndKeepWhatARoundFixes) {
 }
 
 TEST_F(Journal, ANewTermMayLowerARoundsScale) {
-  ASSERT_TRUE(journal->create_run(run_row()).ok());
+  ASSERT_TRUE(journal->create_run(full_run_row()).ok());
   ASSERT_TRUE(journal->open_attempt(attempt_row(1, 1, 5)).ok());
   round::AttemptRecord lowered = attempt_row(1, 2, 6);
   lowered.scale_bits = 29;
@@ -340,7 +335,7 @@ TEST_F(Journal, ANewTermMayLowerARoundsScale) {
 }
 
 TEST_F(Journal, ACommitIsWrittenOnceAndReadBackWhole) {
-  ASSERT_TRUE(journal->create_run(run_row()).ok());
+  ASSERT_TRUE(journal->create_run(full_run_row()).ok());
   EXPECT_EQ(code_of(journal->commit(commit_row(1, 1))), Code::kFailedPrecondition) << "no attempt";
   ASSERT_TRUE(journal->open_attempt(attempt_row(1, 1, 1)).ok());
   ASSERT_TRUE(journal->open_attempt(attempt_row(1, 2, 2)).ok());
@@ -380,7 +375,7 @@ TEST_F(Journal, ACommitIsWrittenOnceAndReadBackWhole) {
 }
 
 TEST_F(Journal, OutcomesForEverySite) {
-  ASSERT_TRUE(journal->create_run(run_row()).ok());
+  ASSERT_TRUE(journal->create_run(full_run_row()).ok());
   const auto outcome = [&](std::uint64_t round, std::uint32_t site, std::string_view update) {
     return journal->outcome(RunId(1), RoundId(round), SiteId(site), digest_of(update)).value();
   };
@@ -409,18 +404,18 @@ TEST_F(Journal, ACrashAtAnyOperationKeepsWhatWasReported) {
       int done = 0;
       disk.fail_at(n, Fault::kCrash);
       {
-        Result<std::unique_ptr<CoordinatorJournal>> opened = CoordinatorJournal::open(disk, kPath);
+        Result<std::unique_ptr<CoordinatorJournal>> opened = CoordinatorJournal::open(disk, kJournalPath);
         if (opened.ok()) {
           CoordinatorJournal& j = **opened;
           const auto step = [&](bool ok) { return ok ? ++done > 0 : false; };
-          finished = step(j.create_run(run_row()).ok()) && step(j.open_attempt(attempt_row(1, 1, 1)).ok()) &&
+          finished = step(j.create_run(full_run_row()).ok()) && step(j.open_attempt(attempt_row(1, 1, 1)).ok()) &&
                      step(j.commit(commit_row(1, 1)).ok()) && step(j.open_attempt(attempt_row(2, 1, 2)).ok());
           disk.restart(unsynced, n + 1);  // before the journal closes: nothing more of it may reach the disk
         } else {
           disk.restart(unsynced, n + 1);
         }
       }
-      Result<std::unique_ptr<CoordinatorJournal>> again = CoordinatorJournal::open(disk, kPath);
+      Result<std::unique_ptr<CoordinatorJournal>> again = CoordinatorJournal::open(disk, kJournalPath);
       ASSERT_TRUE(again.ok()) << "operation " << n << ": " << again.error().message;
       if (done >= 1) ASSERT_TRUE((*again)->run(RunId(1)).ok()) << n;
       const std::optional<round::AttemptRecord> attempt = (*again)->last_attempt(RunId(1)).value();
@@ -438,7 +433,7 @@ TEST_F(Journal, ACrashAtAnyOperationKeepsWhatWasReported) {
 }
 
 TEST_F(Journal, AfterAFailedCommitItAsksForARestart) {
-  ASSERT_TRUE(journal->create_run(run_row()).ok());
+  ASSERT_TRUE(journal->create_run(full_run_row()).ok());
   for (std::uint64_t n = 0; n < 20; ++n) {
     files.fail_at(n, Fault::kIo);
     const Result<Epoch> epoch = journal->next_epoch();
@@ -475,7 +470,7 @@ TEST(JournalOnDisk, AKilledProcessLosesNothing) {
   if (child == 0) {
     PosixFileSystem files;
     Result<std::unique_ptr<CoordinatorJournal>> journal = CoordinatorJournal::open(files, path);
-    bool ok = journal.ok() && (*journal)->create_run(run_row()).ok();
+    bool ok = journal.ok() && (*journal)->create_run(full_run_row()).ok();
     for (std::uint64_t round = 1; ok && round <= 20; ++round) {
       ok = (*journal)->open_attempt(attempt_row(round, 1, round)).ok() && (*journal)->commit(commit_row(round, 1)).ok();
     }

@@ -8,14 +8,11 @@
 #include <string>
 #include <string_view>
 
-#include "core/digest/sha256.h"
 #include "core/store/journal.h"
 #include "core/store/memory_file_system.h"
+#include "core/store/test_support.h"
 
 namespace fluvial::store {
-
-inline WallTime at(std::int64_t seconds) { return WallTime(std::chrono::seconds(seconds)); }
-inline Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
 
 class JournalOfMembers : public testing::Test {
  protected:

@@ -3,21 +3,19 @@
 
 #include <span>
 
-#include "core/digest/sha256.h"
 #include "core/store/journal.h"
 #include "core/store/journal_schema.h"
 #include "core/store/memory_file_system.h"
 #include "core/store/sqlite.h"
+#include "core/store/test_support.h"
 
 namespace fluvial::store {
 namespace {
 
-constexpr const char* kPath = "/c/journal.db";
-constexpr RunId kRun{1};
-constexpr std::size_t kLastFormat = 3;  // of 0.1; later ones are among the fixtures of tests/upgrade
+constexpr RunId kOldRun{1};
+constexpr std::size_t kLastJournalFormat = 3;  // of 0.1; later ones are among the fixtures of tests/upgrade
 
-Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
-WallTime at_ms(std::int64_t milliseconds) { return WallTime(std::chrono::milliseconds(milliseconds)); }
+WallTime milliseconds_in(std::int64_t milliseconds) { return WallTime(std::chrono::milliseconds(milliseconds)); }
 
 // As the first build of 0.1 wrote it: today's plans have more keys.
 constexpr const char* kPlan =
@@ -77,11 +75,11 @@ void expect_members(CoordinatorJournal& journal) {
   ASSERT_EQ(nodes.size(), 2U);
   EXPECT_EQ(nodes[0].certificate_serial, "serial-a");
   EXPECT_FALSE(nodes[0].revoked_at || nodes[0].quarantined_at || nodes[0].removed_at);
-  EXPECT_EQ(nodes[1].revoked_at, at_ms(4000));
+  EXPECT_EQ(nodes[1].revoked_at, milliseconds_in(4000));
   EXPECT_EQ(journal.leases().value(),
             (std::vector<LeaseRow>{{NodeId(1), NodeId(0), Epoch(11)}, {NodeId(2), NodeId(0), Epoch(12)}}));
   const TokenRow token = journal.tokens()->at(0);
-  EXPECT_EQ(token.used_at, at_ms(2000));
+  EXPECT_EQ(token.used_at, milliseconds_in(2000));
   EXPECT_EQ(token.uses, 1U);
   EXPECT_EQ(token.uses_max, 1U);
   EXPECT_EQ(journal.enrolments("a").value(), 1U);
@@ -89,7 +87,7 @@ void expect_members(CoordinatorJournal& journal) {
 }
 
 void expect_run(CoordinatorJournal& journal) {
-  const RunRow run = journal.run(kRun).value();
+  const RunRow run = journal.run(kOldRun).value();
   EXPECT_EQ(run.status, RunStatus::kRunning);
   EXPECT_EQ(run.plan.rounds, 4U);
   EXPECT_EQ(run.plan.optimizer.kind, round::Optimizer::kFedAvgM);
@@ -98,18 +96,18 @@ void expect_run(CoordinatorJournal& journal) {
   EXPECT_EQ(run.plan.hard_deadline, std::chrono::milliseconds(50'000));
   EXPECT_EQ(run.plan.worker.values.at("lr"), round::WorkerValue(0.05));
   EXPECT_EQ(run.schema.value_count(), 3U);
-  const CommitRow commit = journal.commit_of(kRun, RoundId(1)).value();
+  const CommitRow commit = journal.commit_of(kOldRun, RoundId(1)).value();
   EXPECT_EQ(commit.record.model.digest, digest_of("model"));
   EXPECT_EQ(commit.sum_digest, digest_of("sum"));
   EXPECT_EQ(commit.optimizer, "run-1/round-1.optimizer.safetensors");
   EXPECT_EQ(commit.record.contributors.find(SiteId(1))->probe, std::int64_t{17} << 30);
   EXPECT_EQ(commit.evaluation.at("accuracy"), 0.5);
-  EXPECT_EQ(journal.outcome(kRun, RoundId(1), SiteId(1), digest_of("update")).value(), Outcome::kCounted);
-  EXPECT_EQ(journal.outcome(kRun, RoundId(1), SiteId(1), digest_of("another")).value(), Outcome::kLate);
-  EXPECT_EQ(journal.outcome(kRun, RoundId(2), SiteId(1), digest_of("another")).value(), Outcome::kPending);
+  EXPECT_EQ(journal.outcome(kOldRun, RoundId(1), SiteId(1), digest_of("update")).value(), Outcome::kCounted);
+  EXPECT_EQ(journal.outcome(kOldRun, RoundId(1), SiteId(1), digest_of("another")).value(), Outcome::kLate);
+  EXPECT_EQ(journal.outcome(kOldRun, RoundId(2), SiteId(1), digest_of("another")).value(), Outcome::kPending);
   EXPECT_EQ(commit.record.refusals.at(0).site, SiteId(2));
   // The round that was open goes on as another attempt, with what the first one fixed.
-  round::AttemptRecord open = journal.last_attempt(kRun).value().value();
+  round::AttemptRecord open = journal.last_attempt(kOldRun).value().value();
   EXPECT_EQ(open.round, RoundId(2));
   EXPECT_EQ(open.participants,
             (std::vector<round::Participant>{{SiteId(1), Epoch(11), 100}, {SiteId(2), Epoch(12), 50}}));
@@ -119,16 +117,16 @@ void expect_run(CoordinatorJournal& journal) {
 }
 
 TEST(JournalVersions, WhatAJournalOfEachEarlierFormatHoldsIsThere) {
-  for (std::size_t format = 1; format <= kLastFormat; ++format) {
+  for (std::size_t format = 1; format <= kLastJournalFormat; ++format) {
     SCOPED_TRACE("format " + std::to_string(format));
     MemoryFileSystem files;
     ASSERT_TRUE(files.make_folder("/c").ok());
     {
-      auto old = Database::open(files, kPath, std::span(kJournalSteps).first(format), "nobody").value();
+      auto old = Database::open(files, kJournalPath, std::span(kJournalSteps).first(format), "nobody").value();
       const Status filled = old->transact([&] { return fill(*old); });
       ASSERT_TRUE(filled.ok()) << filled.error().to_string();
     }
-    auto journal = CoordinatorJournal::open(files, kPath);
+    auto journal = CoordinatorJournal::open(files, kJournalPath);
     ASSERT_TRUE(journal.ok()) << journal.error().to_string();
     expect_members(**journal);
     expect_run(**journal);

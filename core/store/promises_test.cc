@@ -6,28 +6,26 @@
 #include <functional>
 #include <sstream>
 
-#include "core/digest/sha256.h"
 #include "core/store/journal.h"
 #include "core/store/memory_file_system.h"
 #include "core/store/model_store.h"
 #include "core/store/plan_json.h"
 #include "core/store/safetensors.h"
+#include "core/store/test_support.h"
 
 namespace fluvial::store {
 namespace {
 
-constexpr RunId kRun(1);
+constexpr RunId kPromisedRun(1);
 constexpr std::uint64_t kRounds = 2;
-constexpr std::size_t kValues = 3;
+constexpr std::size_t kPromisedValues = 3;
 
-WallTime at(std::int64_t seconds) { return WallTime(std::chrono::seconds(seconds)); }
-Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
-round::Schema schema() { return round::Schema::make({{"w", round::DType::kF32, {kValues}}}).value(); }
+round::Schema promised_schema() { return round::Schema::make({{"w", round::DType::kF32, {kPromisedValues}}}).value(); }
 
-std::vector<float> model_of(std::uint64_t round) { return {1.0f + static_cast<float>(round), -2.5f, 0.125f}; }
+std::vector<float> promised_model(std::uint64_t round) { return {1.0f + static_cast<float>(round), -2.5f, 0.125f}; }
 std::vector<float> optimizer_of(std::uint64_t round) { return {static_cast<float>(round), 0.5f, 0.25f}; }
-ByteSpan bytes_of(const std::vector<float>& values) { return std::as_bytes(std::span(values)); }
-Digest model_digest_of(std::uint64_t round) { return model_digest(bytes_of(model_of(round))); }
+ByteSpan model_bytes(const std::vector<float>& values) { return std::as_bytes(std::span(values)); }
+Digest model_digest_of(std::uint64_t round) { return model_digest(model_bytes(promised_model(round))); }
 
 // ---- the state as text --------------------------------------------------------------------------------------------
 
@@ -109,8 +107,8 @@ Result<Coordinator> start(MemoryFileSystem& disk) {
 }
 
 round::AttemptRecord attempt_of(CoordinatorJournal& journal, std::uint64_t round) {
-  round::AttemptRecord row{kRun, RoundId(round), AttemptId(1), Epoch(1000 + round), {}, 30, {}};
-  row.base = {kRun, ModelVersion(round - 1), model_digest_of(round - 1), 0};
+  round::AttemptRecord row{kPromisedRun, RoundId(round), AttemptId(1), Epoch(1000 + round), {}, 30, {}};
+  row.base = {kPromisedRun, ModelVersion(round - 1), model_digest_of(round - 1), 0};
   const auto all_lease = journal.leases().value();
   for (const LeaseRow& lease : all_lease) row.participants.push_back({lease.node, lease.epoch, 1000});
   return row;
@@ -118,7 +116,7 @@ round::AttemptRecord attempt_of(CoordinatorJournal& journal, std::uint64_t round
 
 CommitRow commit_of(CoordinatorJournal& journal, std::uint64_t round) {
   CommitRow row;
-  row.record.run = kRun;
+  row.record.run = kPromisedRun;
   row.record.round = RoundId(round);
   row.record.attempt = AttemptId(1);
   const LeaseRow lease = journal.leases().value().at(0);
@@ -136,9 +134,9 @@ CommitRow commit_of(CoordinatorJournal& journal, std::uint64_t round) {
 
 Status put_model(Coordinator& c, std::uint64_t round) {
   const std::vector<float> optimizer = round == 0 ? std::vector<float>{} : optimizer_of(round);
-  const std::vector<float> model = model_of(round);
-  FLUVIAL_ASSIGN(const std::string reference, c.models->put({kRun, ModelVersion(round)}, schema(), bytes_of(model),
-                                                            model_digest_of(round), optimizer));
+  const std::vector<float> model = promised_model(round);
+  FLUVIAL_ASSIGN(const std::string reference, c.models->put({kPromisedRun, ModelVersion(round)}, promised_schema(),
+                                                            model_bytes(model), model_digest_of(round), optimizer));
   EXPECT_TRUE(round == 0 || reference == "run-1/round-" + std::to_string(round) + ".optimizer.safetensors")
       << reference;
   return {};
@@ -179,9 +177,10 @@ std::vector<Step> script() {
                      round::Plan plan;
                      plan.name = "digits";
                      plan.rounds = kRounds;
-                     RunRow row{RunId(), plan, schema(), model_digest_of(0), RunStatus::kRunning, "", at(3), RunId()};
+                     RunRow row{RunId(), plan,   promised_schema(), model_digest_of(0), RunStatus::kRunning, "",
+                                at(3),   RunId()};
                      FLUVIAL_ASSIGN(const RunId id, c.journal->create_run(row));
-                     EXPECT_EQ(id, kRun);
+                     EXPECT_EQ(id, kPromisedRun);
                      return {};
                    }});
   steps.push_back({"initial model", [](Coordinator& c) { return put_model(c, 0); }});
@@ -194,7 +193,8 @@ std::vector<Step> script() {
     steps.push_back({"move b", grant(2, static_cast<std::uint32_t>(round % 2))});
   }
   steps.push_back({"quarantine", [](Coordinator& c) { return c.journal->quarantine(SiteId(2), at(9), "why"); }});
-  steps.push_back({"done", [](Coordinator& c) { return c.journal->set_run_status(kRun, RunStatus::kDone, ""); }});
+  steps.push_back(
+      {"done", [](Coordinator& c) { return c.journal->set_run_status(kPromisedRun, RunStatus::kDone, ""); }});
   return steps;
 }
 
@@ -205,18 +205,18 @@ void check_promises(Coordinator& c) {
   ASSERT_TRUE(c.models->sweep({referenced.begin(), referenced.end()}).ok());
   const auto runs = c.journal->runs().value();
   if (runs.empty()) return;
-  const std::optional<CommitRow> last = c.journal->last_commit(kRun).value();
-  const std::vector<CommitRow> commits = c.journal->commits(kRun, RoundId(1), 100).value();
+  const std::optional<CommitRow> last = c.journal->last_commit(kPromisedRun).value();
+  const std::vector<CommitRow> commits = c.journal->commits(kPromisedRun, RoundId(1), 100).value();
   for (std::size_t i = 0; i < commits.size(); ++i)
     EXPECT_EQ(commits[i].record.round, RoundId(i + 1)) << "each round once";
   if (last) {
     const std::uint64_t round = last->record.round.value();
-    const auto model = c.models->load({kRun, ModelVersion(round)}, last->record.model.digest);
+    const auto model = c.models->load({kPromisedRun, ModelVersion(round)}, last->record.model.digest);
     ASSERT_TRUE(model.ok()) << model.error().to_string();
-    EXPECT_EQ(c.models->load_optimizer(last->optimizer, kValues).value(), optimizer_of(round));
+    EXPECT_EQ(c.models->load_optimizer(last->optimizer, kPromisedValues).value(), optimizer_of(round));
     EXPECT_EQ(c.journal->commit(commit_of(*c.journal, round)).error().code, Code::kFailedPrecondition);
   }
-  const std::optional<round::AttemptRecord> open = c.journal->last_attempt(kRun).value();
+  const std::optional<round::AttemptRecord> open = c.journal->last_attempt(kPromisedRun).value();
   if (!open || (last && last->record.round >= open->round)) return;
   round::AttemptRecord other = *open;
   const auto refused = [&](const char* what) {
@@ -348,7 +348,7 @@ TEST(PromisesAfterAKilledStart, WhatTheNextOnePromisesIsKept) {
     c = start(disk).value();
     const auto kept = c.journal->federation().value();
     ASSERT_TRUE(kept.has_value()) << "operation " << n;
-    ASSERT_TRUE(c.models->load({kRun, ModelVersion(0)}, model_digest_of(0)).ok()) << "operation " << n;
+    ASSERT_TRUE(c.models->load({kPromisedRun, ModelVersion(0)}, model_digest_of(0)).ok()) << "operation " << n;
     ASSERT_LT(n, 500u);
   }
 }

@@ -7,11 +7,11 @@
 namespace fluvial::store {
 namespace {
 
-constexpr RunId kRun{3};
-constexpr std::size_t kValues = 6;
+constexpr RunId kKnownRun{3};
+constexpr std::size_t kKnownValues = 6;
 
 Digest update(std::uint64_t round) { return sha256(as_byte_span("update " + std::to_string(round))); }
-std::vector<float> values(float fill) { return std::vector<float>(kValues, fill); }
+std::vector<float> values(float fill) { return std::vector<float>(kKnownValues, fill); }
 
 // A codec that sends half of each value.
 Result<LeaveChunk> leave_half(const std::string&, const Fit&) {
@@ -23,7 +23,7 @@ Result<LeaveChunk> leave_half(const std::string&, const Fit&) {
 
 // A restore of a copy in which `kRun` was at round 4.
 round::History restored(std::uint64_t id = 7, std::uint64_t began = 100, std::uint64_t fork = 4) {
-  return {round::HistoryId(id), Epoch(began), kRun, {{kRun, RoundId(fork)}}};
+  return {round::HistoryId(id), Epoch(began), kKnownRun, {{kKnownRun, RoundId(fork)}}};
 }
 
 class SiteHistoriesTest : public testing::Test {
@@ -37,9 +37,9 @@ class SiteHistoriesTest : public testing::Test {
     files.restart(Unsynced::kLost);
     reopen();
   }
-  Status submit(std::uint64_t round, RunId run = kRun) { return submit(*store, round, run); }
-  static Status submit(SiteStore& store, std::uint64_t round, RunId run = kRun, ResidualBounds bounds = {}) {
-    PendingStart start{run, RoundId(round), 17, "int8", {}, {}, kValues, 1, 0, false, kValues, {"w"}};
+  Status submit(std::uint64_t round, RunId run = kKnownRun) { return submit(*store, round, run); }
+  static Status submit(SiteStore& store, std::uint64_t round, RunId run = kKnownRun, ResidualBounds bounds = {}) {
+    PendingStart start{run, RoundId(round), 17, "int8", {}, {}, kKnownValues, 1, 0, false, kKnownValues, {"w"}};
     start.bounds = bounds;
     FLUVIAL_ASSIGN(const std::unique_ptr<PendingWriter> writer, store.begin_pending(start));
     FLUVIAL_TRY(writer->write_p(0, values(static_cast<float>(round))));
@@ -48,12 +48,12 @@ class SiteHistoriesTest : public testing::Test {
     const auto done = writer->finish(update(round));
     return done.ok() ? Status() : Status(done.error());
   }
-  void count(std::uint64_t round, RunId run = kRun) {
+  void count(std::uint64_t round, RunId run = kKnownRun) {
     ASSERT_TRUE(submit(round, run).ok());
     ASSERT_TRUE(store->resolve(run, RoundId(round), Outcome::kCounted, 1.5).ok());
   }
-  std::vector<float> residual_of(RunId run = kRun) {
-    std::vector<float> found(kValues, -1);
+  std::vector<float> residual_of(RunId run = kKnownRun) {
+    std::vector<float> found(kKnownValues, -1);
     EXPECT_TRUE(store->read_residual(run, 0, found).ok());
     return found;
   }
@@ -71,12 +71,13 @@ TEST_F(SiteHistoriesTest, ItShowsWhatItKnows) {
   const round::Standing expected{
       round::HistoryId(0),
       Epoch(12),
-      {{kRun, RoundId(5), false, false, update(5)}, {kRun, RoundId(4), true, true, update(4)}}};
+      {{kKnownRun, RoundId(5), false, false, update(5)}, {kKnownRun, RoundId(4), true, true, update(4)}}};
   EXPECT_EQ(store->standing().value(), expected);
   ASSERT_TRUE(store->enter({}, Epoch(9)).ok());
   EXPECT_EQ(store->standing()->epoch, Epoch(12));
-  ASSERT_TRUE(store->resolve(kRun, RoundId(5), Outcome::kLate).ok());
-  EXPECT_EQ(store->standing()->rounds, (std::vector<round::KnownRound>{{kRun, RoundId(5), true, false, update(5)}}));
+  ASSERT_TRUE(store->resolve(kKnownRun, RoundId(5), Outcome::kLate).ok());
+  EXPECT_EQ(store->standing()->rounds,
+            (std::vector<round::KnownRound>{{kKnownRun, RoundId(5), true, false, update(5)}}));
 }
 
 TEST_F(SiteHistoriesTest, ASubmissionOfALostRoundBecomesLate) {
@@ -87,13 +88,13 @@ TEST_F(SiteHistoriesTest, ASubmissionOfALostRoundBecomesLate) {
   EXPECT_EQ(aside[0].late, RoundId(5));
   EXPECT_FALSE(aside[0].undone) << "round 4 is in both histories";
   restart();
-  EXPECT_FALSE(store->pending(kRun).value().has_value());
+  EXPECT_FALSE(store->pending(kKnownRun).value().has_value());
   EXPECT_EQ(residual_of(), values(5));
-  EXPECT_EQ(store->residual(kRun)->age_rounds, 1U);
+  EXPECT_EQ(store->residual(kKnownRun)->age_rounds, 1U);
   EXPECT_EQ(tensor_files(), 1U);
-  EXPECT_EQ(store->worker_outcomes().value().at(kRun)[0].last.outcome, Outcome::kLate);
+  EXPECT_EQ(store->worker_outcomes().value().at(kKnownRun)[0].last.outcome, Outcome::kLate);
   EXPECT_TRUE(submit(5).ok()) << "the round of the same number in the new history";
-  EXPECT_TRUE(store->resolve(kRun, RoundId(5), Outcome::kLate).ok());
+  EXPECT_TRUE(store->resolve(kKnownRun, RoundId(5), Outcome::kLate).ok());
 }
 
 TEST_F(SiteHistoriesTest, WhatIsLateKeepsToItsPlansBoundsAsEver) {
@@ -101,14 +102,14 @@ TEST_F(SiteHistoriesTest, WhatIsLateKeepsToItsPlansBoundsAsEver) {
     MemoryFileSystem disk;
     auto own = SiteStore::open(disk, "/site", 0, leave_half).value();
     ASSERT_TRUE(submit(*own, 4).ok());
-    ASSERT_TRUE(own->resolve(kRun, RoundId(4), Outcome::kLate).ok());
-    ASSERT_TRUE(submit(*own, 5, kRun, bounds).ok());
+    ASSERT_TRUE(own->resolve(kKnownRun, RoundId(4), Outcome::kLate).ok());
+    ASSERT_TRUE(submit(*own, 5, kKnownRun, bounds).ok());
     const std::vector<PutAside> aside = own->enter({restored()}, Epoch(101)).value();
     ASSERT_EQ(aside.size(), 1U);
     EXPECT_EQ(aside[0].late, RoundId(5));
     const bool kept = bounds.norm_max > 1;
     EXPECT_EQ(aside[0].dropped.empty(), kept) << aside[0].dropped;
-    EXPECT_EQ(own->residual(kRun)->zero, !kept);
+    EXPECT_EQ(own->residual(kKnownRun)->zero, !kept);
     EXPECT_EQ(disk.list("/site/tensors")->size(), kept ? 1U : 0U);
   }
 }
@@ -121,7 +122,7 @@ TEST_F(SiteHistoriesTest, RoundsResolvedInTheLostHistoryDoNotBlockTheNewOne) {
   ASSERT_EQ(aside.size(), 1U);
   EXPECT_EQ(aside[0].undone, RoundId(9));
   EXPECT_EQ(residual_of(), values(4.5F)) << "what was left out of an update is in no history";
-  EXPECT_FALSE(store->last_outcome(kRun).value().has_value());
+  EXPECT_FALSE(store->last_outcome(kKnownRun).value().has_value());
   EXPECT_TRUE(store->worker_outcomes()->empty());
   EXPECT_TRUE(submit(5).ok());
 }
@@ -130,9 +131,9 @@ TEST_F(SiteHistoriesTest, WhatBothHistoriesHoldStays) {
   count(3);
   ASSERT_TRUE(submit(4).ok());
   EXPECT_TRUE(store->enter({restored()}, Epoch(101))->empty());
-  EXPECT_EQ((*store->pending(kRun))->info().digest, update(4)) << "the journal has its outcome";
-  EXPECT_EQ(store->last_outcome(kRun).value()->round, RoundId(3));
-  EXPECT_EQ(store->worker_outcomes().value().at(kRun)[0].last.round, RoundId(3));
+  EXPECT_EQ((*store->pending(kKnownRun))->info().digest, update(4)) << "the journal has its outcome";
+  EXPECT_EQ(store->last_outcome(kKnownRun).value()->round, RoundId(3));
+  EXPECT_EQ(store->worker_outcomes().value().at(kKnownRun)[0].last.round, RoundId(3));
 }
 
 TEST_F(SiteHistoriesTest, OfARunThatIsLostNothingStays) {
@@ -162,18 +163,18 @@ TEST_F(SiteHistoriesTest, ThereIsNoWayBackToAnOlderHistory) {
   }
   EXPECT_EQ(store->enter({round::History{}}, Epoch(130)).error().code, Code::kInvalidArgument);
   EXPECT_EQ(store->lineage().value(), round::Lineage{restored()});
-  EXPECT_EQ(store->last_outcome(kRun).value()->round, RoundId(5));
+  EXPECT_EQ(store->last_outcome(kKnownRun).value()->round, RoundId(5));
   // A later restore of the same copy.
   ASSERT_TRUE(store->enter({restored(8, 121)}, Epoch(122)).ok());
-  EXPECT_FALSE(store->last_outcome(kRun).value().has_value());
+  EXPECT_FALSE(store->last_outcome(kKnownRun).value().has_value());
 }
 
 TEST_F(SiteHistoriesTest, ALateUpdateOfALostRoundGoesIntoTheResidualAlone) {
   count(9);
   ASSERT_TRUE(store->enter({restored()}, Epoch(101)).ok());
-  auto p = store->begin_residual(kRun).value();
+  auto p = store->begin_residual(kKnownRun).value();
   ASSERT_TRUE(p->write(0, values(8)).ok());
-  ASSERT_TRUE(store->fold(kRun, RoundId(10), std::move(p), {}, {"w"}, /*lost=*/true).ok());
+  ASSERT_TRUE(store->fold(kKnownRun, RoundId(10), std::move(p), {}, {"w"}, /*lost=*/true).ok());
   restart();
   EXPECT_EQ(residual_of(), values(8));
   EXPECT_TRUE(submit(5).ok());
@@ -185,7 +186,7 @@ TEST_F(SiteHistoriesTest, ACrashAtAnyOperationLeavesTheOldHistoryOrTheNewOne) {
       MemoryFileSystem disk;
       auto opened = SiteStore::open(disk, "/site", 0, leave_half).value();
       ASSERT_TRUE(submit(*opened, 4).ok());
-      ASSERT_TRUE(opened->resolve(kRun, RoundId(4), Outcome::kLate).ok());
+      ASSERT_TRUE(opened->resolve(kKnownRun, RoundId(4), Outcome::kLate).ok());
       ASSERT_TRUE(submit(*opened, 5).ok());
       disk.fail_at(crash_at, Fault::kCrash);
       const bool entered = opened->enter({restored()}, Epoch(101)).ok();
@@ -195,13 +196,13 @@ TEST_F(SiteHistoriesTest, ACrashAtAnyOperationLeavesTheOldHistoryOrTheNewOne) {
       opened = SiteStore::open(disk, "/site", 0, leave_half).value();
       const bool there = !opened->lineage().value().empty();
       EXPECT_TRUE(there || !entered);
-      EXPECT_EQ(opened->pending(kRun).value().has_value(), !there);
-      std::vector<float> residual(kValues);
-      ASSERT_TRUE(opened->read_residual(kRun, 0, residual).ok());
+      EXPECT_EQ(opened->pending(kKnownRun).value().has_value(), !there);
+      std::vector<float> residual(kKnownValues);
+      ASSERT_TRUE(opened->read_residual(kKnownRun, 0, residual).ok());
       EXPECT_EQ(residual, values(there ? 5 : 4));
       ASSERT_TRUE(opened->enter({restored()}, Epoch(101)).ok());
-      EXPECT_FALSE(opened->pending(kRun).value().has_value());
-      ASSERT_TRUE(opened->read_residual(kRun, 0, residual).ok());
+      EXPECT_FALSE(opened->pending(kKnownRun).value().has_value());
+      ASSERT_TRUE(opened->read_residual(kKnownRun, 0, residual).ok());
       EXPECT_EQ(residual, values(5));
       if (!crashed) {
         EXPECT_TRUE(entered);

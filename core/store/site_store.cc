@@ -92,7 +92,7 @@ Result<PendingRow> pending_from(const SqlRow& row) {
   return found;
 }
 
-std::string name_of(RunId run, RoundId round) {
+std::string round_name(RunId run, RoundId round) {
   return "run " + std::to_string(run.value()) + " round " + std::to_string(round.value());
 }
 
@@ -220,14 +220,14 @@ Status SiteStore::may_write(RunId run) {
   FLUVIAL_ASSIGN(const std::optional<PendingRow> before, pending_row(*database_, run));
   if (!before) return {};
   return Error{Code::kFailedPrecondition,
-               name_of(run, before->info.start.round) + ": the submission before has no outcome yet"};
+               round_name(run, before->info.start.round) + ": the submission before has no outcome yet"};
 }
 
 Status SiteStore::may_begin(RunId run, RoundId round) {
   FLUVIAL_TRY(may_write(run));
   FLUVIAL_ASSIGN(const std::optional<LastOutcome> last, last_outcome_locked(run));
   if (!last || round > last->round) return {};
-  return Error{Code::kFailedPrecondition, name_of(run, round) + " is resolved already"};
+  return Error{Code::kFailedPrecondition, round_name(run, round) + " is resolved already"};
 }
 
 Result<std::unique_ptr<PendingWriter>> SiteStore::begin_pending(PendingStart start) {
@@ -370,12 +370,12 @@ Result<Carried> SiteStore::resolve(RunId run, RoundId round, Outcome outcome, st
   FLUVIAL_ASSIGN(const std::optional<LastOutcome> last, last_outcome_locked(run));
   if (last && (round < last->round || (round == last->round && outcome == last->outcome))) return Carried{old.info, {}};
   if (last && round == last->round) {
-    return Error{Code::kFailedPrecondition, name_of(run, round) + " is " + std::string(outcome_name(last->outcome)) +
+    return Error{Code::kFailedPrecondition, round_name(run, round) + " is " + std::string(outcome_name(last->outcome)) +
                                                 ", not " + std::string(outcome_name(outcome))};
   }
   FLUVIAL_ASSIGN(const std::optional<PendingRow> pending, pending_row(*database_, run));
   if (!pending || pending->info.start.round != round) {
-    return Error{Code::kFailedPrecondition, name_of(run, round) + ": there is no submission to resolve"};
+    return Error{Code::kFailedPrecondition, round_name(run, round) + ": there is no submission to resolve"};
   }
 
   FLUVIAL_ASSIGN(const std::vector<PassRow> passes, pass_rows(*database_, *pending));

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/digest/sha256.h"
 #include "core/store/memory_file_system.h"
 #include "core/store/site_store.h"
+#include "core/store/test_support.h"
 
 namespace fluvial::store {
 
@@ -33,7 +33,6 @@ inline Result<LeaveChunk> leave_half(const std::string& codec, const Fit&) {
     return {};
   });
 }
-inline Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
 
 inline constexpr std::string_view kTrailer = "three integers, 8 each, 1.0F";  // 3 * 8 + 4 bytes
 static_assert(kTrailer.size() == 28);

@@ -9,7 +9,7 @@ namespace fluvial::store {
 namespace {
 
 constexpr RunId kWaits{4};
-constexpr std::size_t kLastFormat = 5;  // of 0.1; later ones are among the fixtures of tests/upgrade
+constexpr std::size_t kLastSiteFormat = 5;  // of 0.1; later ones are among the fixtures of tests/upgrade
 constexpr std::uint64_t kProbeBytes = 4;
 
 void write_file(FileSystem& files, const std::string& name, std::initializer_list<ByteSpan> parts) {
@@ -44,7 +44,7 @@ TEST(SiteStoreVersions, WhatASiteOfEachEarlierFormatHoldsIsThere) {
   const std::vector<float> p = values(2);
   const std::int64_t integers[] = {9};
   const float probe[] = {1};
-  for (std::size_t format = 1; format <= kLastFormat; ++format) {
+  for (std::size_t format = 1; format <= kLastSiteFormat; ++format) {
     SCOPED_TRACE("format " + std::to_string(format));
     MemoryFileSystem files;
     ASSERT_TRUE(files.make_folder(kFolder).ok() && files.make_folder("/site/tensors").ok());

@@ -18,28 +18,28 @@
 namespace fluvial::store {
 namespace {
 
-constexpr RunId kRun{1};
-constexpr std::size_t kValues = 600;  // some sectors, so that a write can be torn
+constexpr RunId kSpareRun{1};
+constexpr std::size_t kSpareValues = 600;  // some sectors, so that a write can be torn
 
-round::Schema schema() { return round::Schema::make({{"w", round::DType::kF32, {kValues}}}).value(); }
-std::vector<float> model_of(std::uint64_t round) {
-  return std::vector<float>(kValues, static_cast<float>(round) + 0.5F);
+round::Schema spare_schema() { return round::Schema::make({{"w", round::DType::kF32, {kSpareValues}}}).value(); }
+std::vector<float> spare_model(std::uint64_t round) {
+  return std::vector<float>(kSpareValues, static_cast<float>(round) + 0.5F);
 }
-ByteSpan bytes_of(const std::vector<float>& model) { return std::as_bytes(std::span(model)); }
+ByteSpan spare_bytes(const std::vector<float>& model) { return std::as_bytes(std::span(model)); }
 Digest digest_of(std::uint64_t round) {
-  const std::vector<float> model = model_of(round);
-  return model_digest(bytes_of(model));
+  const std::vector<float> model = spare_model(round);
+  return model_digest(spare_bytes(model));
 }
-Status commit(ModelStore& models, std::uint64_t round, std::uint64_t kept = 2, RunId run = kRun,
+Status commit(ModelStore& models, std::uint64_t round, std::uint64_t kept = 2, RunId run = kSpareRun,
               const std::set<ModelVersion>& others = {}) {
-  const std::vector<float> model = model_of(round);
-  FLUVIAL_TRY(models.put({run, ModelVersion(round)}, schema(), bytes_of(model), digest_of(round), {}));
+  const std::vector<float> model = spare_model(round);
+  FLUVIAL_TRY(models.put({run, ModelVersion(round)}, spare_schema(), spare_bytes(model), digest_of(round), {}));
   return models.prune(run, ModelVersion(round), kept, others);
 }
 
 class SpareModelsOnDisk : public testing::Test {
  protected:
-  std::string path(std::uint64_t round) const { return models_.path_of({kRun, ModelVersion(round)}); }
+  std::string path(std::uint64_t round) const { return models_.path_of({kSpareRun, ModelVersion(round)}); }
   ino_t inode(std::uint64_t round) const {
     struct stat status{};
     return ::stat(path(round).c_str(), &status) == 0 ? status.st_ino : 0;
@@ -47,11 +47,11 @@ class SpareModelsOnDisk : public testing::Test {
   void commit_until(std::uint64_t last, std::uint64_t first = 0) {
     for (std::uint64_t round = first; round <= last; ++round) ASSERT_TRUE(commit(models_, round).ok());
   }
-  std::vector<std::string> names(RunId run = kRun) {
+  std::vector<std::string> names(RunId run = kSpareRun) {
     return files_.list(join_path(folder_.path(), "run-" + std::to_string(run.value()))).value();
   }
   void expect_whole(std::uint64_t round) {
-    EXPECT_TRUE(models_.load({kRun, ModelVersion(round)}, digest_of(round)).ok()) << round;
+    EXPECT_TRUE(models_.load({kSpareRun, ModelVersion(round)}, digest_of(round)).ok()) << round;
   }
 
   const TemporaryFolder folder_;
@@ -69,7 +69,7 @@ TEST_F(SpareModelsOnDisk, TheModelThatWasPushedOutIsTheFileOfTheNext) {
   for (const std::uint64_t round : {3, 4}) expect_whole(round);
   commit_until(20, 5);
   EXPECT_EQ(names().size(), 3u) << "those that are kept, and one";
-  EXPECT_EQ(models_.sweep({{kRun, ModelVersion(20)}, {kRun, ModelVersion(19)}}).value(), 1u);
+  EXPECT_EQ(models_.sweep({{kSpareRun, ModelVersion(20)}, {kSpareRun, ModelVersion(19)}}).value(), 1u);
   EXPECT_EQ(names(), (std::vector<std::string>{"round-19.safetensors", "round-20.safetensors"}));
 }
 
@@ -122,15 +122,15 @@ TEST_F(SpareModelsOnDisk, WhoHasMappedAModelReadsItToTheEnd) {
 TEST_F(SpareModelsOnDisk, WhatIsNotPushedOutByACommitGivesItsRoomBack) {
   commit_until(0);
   for (std::uint64_t round = 1; round <= 5; ++round) {
-    ASSERT_TRUE(commit(models_, round, 2, kRun, {ModelVersion(1)}).ok());
+    ASSERT_TRUE(commit(models_, round, 2, kSpareRun, {ModelVersion(1)}).ok());
   }
-  ASSERT_TRUE(models_.prune(kRun, ModelVersion(5), 2).ok());  // the label of round 1 is taken away
+  ASSERT_TRUE(models_.prune(kSpareRun, ModelVersion(5), 2).ok());  // the label of round 1 is taken away
   EXPECT_EQ(names(), (std::vector<std::string>{"round-3.spare.tmp", "round-4.safetensors", "round-5.safetensors"}));
 }
 
 TEST_F(SpareModelsOnDisk, OneFileWaitsAtMost) {
   for (std::uint64_t round = 0; round <= 5; ++round) ASSERT_TRUE(commit(models_, round, 4).ok());
-  for (const std::uint64_t kept : {3, 2, 1}) ASSERT_TRUE(models_.prune(kRun, ModelVersion(5), kept).ok());
+  for (const std::uint64_t kept : {3, 2, 1}) ASSERT_TRUE(models_.prune(kSpareRun, ModelVersion(5), kept).ok());
   EXPECT_EQ(names(), (std::vector<std::string>{"round-4.spare.tmp", "round-5.safetensors"}));
 }
 

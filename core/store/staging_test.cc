@@ -10,7 +10,7 @@
 namespace fluvial::store {
 namespace {
 
-Buffer chunk(std::size_t size, int fill) {
+Buffer staged_chunk(std::size_t size, int fill) {
   Buffer buffer(size);
   std::fill(buffer.span().begin(), buffer.span().end(), static_cast<std::byte>(fill));
   return buffer;
@@ -22,11 +22,11 @@ TEST(Staging, SpillsBeyondTheBudgetAndGivesItBack) {
   StagingBudget budget(250);
   {
     StagedUpdate first(budget, files, folder.path(), 10'000);
-    for (int i = 0; i < 5; ++i) ASSERT_TRUE(first.append(chunk(100, i)).ok());
+    for (int i = 0; i < 5; ++i) ASSERT_TRUE(first.append(staged_chunk(100, i)).ok());
     EXPECT_EQ(first.total_bytes(), 500u);
     EXPECT_EQ(first.spilled_bytes(), 300u);
     EXPECT_EQ(budget.bytes_used(), 200u);
-    ASSERT_TRUE(first.append(chunk(50, 5)).ok());  // memory again: it fits
+    ASSERT_TRUE(first.append(staged_chunk(50, 5)).ok());  // memory again: it fits
     EXPECT_EQ(budget.bytes_used(), 250u);
     EXPECT_EQ(budget.bytes_spilled(), 300u);
 
@@ -62,14 +62,14 @@ TEST(Staging, AnotherBudgetHoldsForWhatComesNext) {
   PosixFileSystem files;
   StagingBudget budget(250);
   StagedUpdate update(budget, files, folder.path(), 10'000);
-  for (int i = 0; i < 2; ++i) ASSERT_TRUE(update.append(chunk(100, i)).ok());
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(update.append(staged_chunk(100, i)).ok());
   budget.set_bytes_max(100);
   EXPECT_EQ(budget.bytes_max(), 100U);
   EXPECT_EQ(budget.bytes_used(), 200U) << "what is staged stays";
-  ASSERT_TRUE(update.append(chunk(10, 2)).ok());
+  ASSERT_TRUE(update.append(staged_chunk(10, 2)).ok());
   EXPECT_EQ(update.spilled_bytes(), 10U);
   budget.set_bytes_max(300);
-  ASSERT_TRUE(update.append(chunk(100, 3)).ok());
+  ASSERT_TRUE(update.append(staged_chunk(100, 3)).ok());
   EXPECT_EQ(update.spilled_bytes(), 10U);
   update.clear();
   EXPECT_EQ(budget.bytes_used(), 0U);
@@ -80,12 +80,12 @@ TEST(Staging, RefusesMoreThanAnnouncedAndAFullDisk) {
   ASSERT_TRUE(files.make_folder("/s").ok());
   StagingBudget budget(0);
   StagedUpdate update(budget, files, "/s", 100);
-  ASSERT_TRUE(update.append(chunk(60, 1)).ok());
-  EXPECT_EQ(update.append(chunk(60, 2)).error().code, Code::kResourceExhausted);
+  ASSERT_TRUE(update.append(staged_chunk(60, 1)).ok());
+  EXPECT_EQ(update.append(staged_chunk(60, 2)).error().code, Code::kResourceExhausted);
   files.fail_at(0, Fault::kShortWrite);
-  EXPECT_EQ(update.append(chunk(30, 3)).error().code, Code::kResourceExhausted);
+  EXPECT_EQ(update.append(staged_chunk(30, 3)).error().code, Code::kResourceExhausted);
   EXPECT_EQ(update.chunk_count(), 1u);
-  ASSERT_TRUE(update.append(chunk(30, 4)).ok());  // the disk has room again: the failed append left nothing
+  ASSERT_TRUE(update.append(staged_chunk(30, 4)).ok());  // the disk has room again: the failed append left nothing
   Buffer scratch;
   EXPECT_EQ(static_cast<int>(update.read(1, scratch)->front()), 4);
   EXPECT_EQ(static_cast<int>(update.read(0, scratch)->front()), 1);
@@ -97,14 +97,14 @@ TEST(Staging, WhateverIsWrongWithTheDiskIsNamedAndNoFaultOfTheUpdate) {
   ASSERT_TRUE(files.make_folder("/s").ok());
   StagingBudget budget(0);
   StagedUpdate nowhere(budget, files, "/unmounted", 100);
-  const Error gone = nowhere.append(chunk(10, 1)).error();
+  const Error gone = nowhere.append(staged_chunk(10, 1)).error();
   EXPECT_EQ(gone.code, Code::kUnavailable);
   EXPECT_NE(gone.message.find("/unmounted"), std::string::npos) << gone.message;
 
   StagedUpdate update(budget, files, "/s", 100);
-  ASSERT_TRUE(update.append(chunk(10, 1)).ok());
+  ASSERT_TRUE(update.append(staged_chunk(10, 1)).ok());
   files.fail_at(0, Fault::kIo);
-  EXPECT_EQ(update.append(chunk(10, 2)).error().code, Code::kUnavailable);
+  EXPECT_EQ(update.append(staged_chunk(10, 2)).error().code, Code::kUnavailable);
   EXPECT_EQ(update.chunk_count(), 1u);
   Buffer scratch;
   files.fail_at(0, Fault::kIo);

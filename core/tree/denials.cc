@@ -7,7 +7,7 @@
 namespace fluvial::tree {
 namespace {
 
-constexpr std::string_view kKind = "fluvial denials 1";
+constexpr std::string_view kDenialsKind = "fluvial denials 1";
 
 ByteSpan bytes_of(const std::string& text) { return as_byte_span(text); }
 
@@ -30,7 +30,7 @@ Result<v1::DenialStatement> statement_of(const v1::Denials& denials, const ident
   }
   Signature signature;
   std::ranges::copy(bytes_of(said.signature()), signature.begin());
-  FLUVIAL_TRY(coordinator.verify(kKind, bytes_of(said.body()), signature));
+  FLUVIAL_TRY(coordinator.verify(kDenialsKind, bytes_of(said.body()), signature));
   v1::DenialStatement statement;
   if (!statement.ParseFromString(said.body())) return Error{Code::kDataLoss, "denials that do not parse"};
   return statement;
@@ -49,7 +49,7 @@ Result<v1::Denials> signed_denials(const identity::DenyEntries& entries, round::
   v1::Denials denials;
   v1::Signed& said = *denials.mutable_statement();
   statement.SerializeToString(said.mutable_body());
-  FLUVIAL_ASSIGN(const Signature signature, identity::sign(coordinator, kKind, bytes_of(said.body())));
+  FLUVIAL_ASSIGN(const Signature signature, identity::sign(coordinator, kDenialsKind, bytes_of(said.body())));
   said.set_signature(std::string(as_text(signature)));
   return denials;
 }

@@ -7,7 +7,7 @@
 namespace fluvial::tree {
 namespace {
 
-constexpr std::string_view kKind = "fluvial lease 1";
+constexpr std::string_view kLeaseKind = "fluvial lease 1";
 
 // Empty: not known.
 std::string key_to_proto(const Digest& key) { return key == Digest{} ? std::string() : wire::digest_to_proto(key); }
@@ -29,7 +29,7 @@ Result<v1::Signed> sign_lease(const identity::PrivateKey& coordinator, const rou
   statement.set_granted_ms(std::chrono::duration_cast<std::chrono::milliseconds>(granted.time_since_epoch()).count());
   v1::Signed lease;
   lease.set_body(statement.SerializeAsString());
-  FLUVIAL_ASSIGN(const Signature signature, identity::sign(coordinator, kKind, as_byte_span(lease.body())));
+  FLUVIAL_ASSIGN(const Signature signature, identity::sign(coordinator, kLeaseKind, as_byte_span(lease.body())));
   lease.set_signature(wire::signature_to_proto(signature));
   return lease;
 }
@@ -37,7 +37,7 @@ Result<v1::Signed> sign_lease(const identity::PrivateKey& coordinator, const rou
 Result<round::LeaseTerms> read_lease(const identity::PublicKey& coordinator, const v1::Signed& lease) {
   if (lease.body().size() > kLeaseBytesMax) return Error{Code::kInvalidArgument, "a lease of too many bytes"};
   FLUVIAL_ASSIGN(const Signature signature, wire::signature_from_proto(lease.signature()));
-  FLUVIAL_TRY(coordinator.verify(kKind, as_byte_span(lease.body()), signature));
+  FLUVIAL_TRY(coordinator.verify(kLeaseKind, as_byte_span(lease.body()), signature));
   v1::LeaseStatement statement;
   if (!statement.ParseFromString(lease.body())) return Error{Code::kInvalidArgument, "no lease"};
   round::LeaseTerms terms;

@@ -17,7 +17,7 @@
 namespace fluvial::tree {
 namespace {
 
-constexpr Duration kLookMin = std::chrono::milliseconds(50);
+constexpr Duration kRenewalLookMin = std::chrono::milliseconds(50);
 
 using Request = v1::RenewRequest;
 using Reply = Result<v1::RenewReply>;
@@ -77,7 +77,7 @@ net::HostPort enrol_address(const std::string& setting, const std::string& folde
 }
 
 Duration look_every(const config::SessionLimits& limits) {
-  return std::clamp<Duration>(std::chrono::milliseconds(limits.past_certificate_max_ms) / 4, kLookMin,
+  return std::clamp<Duration>(std::chrono::milliseconds(limits.past_certificate_max_ms) / 4, kRenewalLookMin,
                               std::chrono::seconds(30));
 }
 
@@ -173,7 +173,7 @@ net::Awaitable<void> Renewal::run() {
     }
     Duration wait = parts_.tick_max;
     if (may_ask) wait = std::min(wait, std::max(early, when > now ? Duration(when - now) : Duration(0)));
-    const Status slept = co_await net::with_deadline(wake_.wait(), std::max(wait, kLookMin));
+    const Status slept = co_await net::with_deadline(wake_.wait(), std::max(wait, kRenewalLookMin));
     (void)slept.ok();  // something has changed, or it is time to look
   }
 }

@@ -19,7 +19,7 @@ namespace fluvial::tree {
 namespace {
 
 constexpr NodeId kAggregator{2};
-constexpr NodeId kSite{7};
+constexpr NodeId kUplinkSite{7};
 
 // A parent that takes everybody; as the coordinator, grants what the test says.
 class Parent final : public HubOwner {
@@ -80,7 +80,7 @@ class UplinkTest : public testing::Test, public UplinkOwner {
     options.protocols = protocols;
     uplink_ = std::make_unique<Uplink>(
         process_.runtime(), *this, options,
-        dial_over_tls(process_.runtime(), identity::live(pki_.member_client(Role::kSite, kSite, "hospital-a"))));
+        dial_over_tls(process_.runtime(), identity::live(pki_.member_client(Role::kSite, kUplinkSite, "hospital-a"))));
   }
   static config::CommonSettings settings() {
     config::CommonSettings settings;
@@ -173,7 +173,7 @@ TEST_F(UplinkTest, NamesTheParentThatItCannotReachAndGoesWhereItIsSent) {
     EXPECT_EQ(parents_, way);
     const std::vector<std::uint32_t> said{0, 0, kAggregator.value()};
     EXPECT_EQ(coordinator_.requests, said) << "a lost session alone says nothing: it is tried once more";
-    coordinator_.hub.cut(kSite, {Code::kUnavailable, "cut by the test"});
+    coordinator_.hub.cut(kUplinkSite, {Code::kUnavailable, "cut by the test"});
     co_await is_up(3);
     EXPECT_EQ(coordinator_.requests.back(), 0u) << "what was unreachable once is not held against it";
     telemetry::Metrics& metrics = process_.runtime().metrics;

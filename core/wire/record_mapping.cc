@@ -75,7 +75,7 @@ void to_proto(const round::VectorRef& vector, v1::VectorRef* proto) {
   proto->set_bytes(vector.bytes);
 }
 
-Result<round::VectorRef> from_proto(const v1::VectorRef& vector) {
+Result<round::VectorRef> vector_from_proto(const v1::VectorRef& vector) {
   FLUVIAL_ASSIGN(const Digest digest, digest_from_proto(vector.sha256()));
   return round::VectorRef{digest, vector.bytes()};
 }
@@ -95,10 +95,10 @@ v1::Pass to_proto(const round::Pass& pass) {
 Result<round::Pass> from_proto(const v1::Pass& proto, std::uint64_t value_count) {
   round::Pass pass{proto.index(), proto.count(), proto.value_count(), {}, {}};
   if (proto.has_mean()) {
-    FLUVIAL_ASSIGN(pass.mean, from_proto(proto.mean()));
+    FLUVIAL_ASSIGN(pass.mean, vector_from_proto(proto.mean()));
   }
   if (proto.has_state()) {
-    FLUVIAL_ASSIGN(pass.state, from_proto(proto.state()));
+    FLUVIAL_ASSIGN(pass.state, vector_from_proto(proto.state()));
   }
   FLUVIAL_TRY(round::check_pass(pass));
   if (pass.value_count > value_count) {

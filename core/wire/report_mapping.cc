@@ -15,7 +15,7 @@ constexpr std::uint64_t kLastedNsMax = 7 * 86'400'000'000'000ULL;
 constexpr std::int64_t kWallMsMax = std::int64_t{1} << 43;  // the year 2248: as nanoseconds it fits a Duration
 constexpr std::int64_t kMicroseconds = 1'000;
 
-Error wrong(std::string message) { return {Code::kInvalidArgument, "a report " + std::move(message)}; }
+Error wrong_report(std::string message) { return {Code::kInvalidArgument, "a report " + std::move(message)}; }
 
 bool is_near(std::int64_t nanoseconds) { return nanoseconds >= -kTimeNsMax && nanoseconds <= kTimeNsMax; }
 std::int64_t ns_of(TimePoint time) { return time.time_since_epoch().count(); }
@@ -77,17 +77,17 @@ v1::NodeReport to_proto(const round::NodeReport& report) {
   return out;
 }
 
-Result<round::RoundSpans> from_proto(const v1::RoundSpans& message) {
+Result<round::RoundSpans> spans_from_proto(const v1::RoundSpans& message) {
   const int count = message.kind_size();
-  if (static_cast<std::size_t>(count) > round::kSpansInRoundMax) return wrong("with too many spans of a round");
+  if (static_cast<std::size_t>(count) > round::kSpansInRoundMax) return wrong_report("with too many spans of a round");
   if (message.about_size() != count || message.begun_ns_size() != count || message.lasted_ns_size() != count) {
-    return wrong("whose lists of spans do not fit together");
+    return wrong_report("whose lists of spans do not fit together");
   }
   round::RoundSpans spans{RunId(message.run()), RoundId(message.round()), {}};
   spans.spans.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) {
     if (!is_near(message.begun_ns(i)) || message.lasted_ns(i) > kLastedNsMax) {
-      return wrong("with a time that no clock shows");
+      return wrong_report("with a time that no clock shows");
     }
     const auto kind = round::span_kind_from_number(message.kind(i));
     if (!kind) continue;
@@ -98,9 +98,10 @@ Result<round::RoundSpans> from_proto(const v1::RoundSpans& message) {
   return spans;
 }
 
-Result<round::NodeReport> from_proto(const v1::NodeReport& message) {
-  if (message.node() == 0) return wrong("about nobody");
-  if (static_cast<std::size_t>(message.rounds_size()) > round::kReportedRoundsMax) return wrong("of too many rounds");
+Result<round::NodeReport> node_from_proto(const v1::NodeReport& message) {
+  if (message.node() == 0) return wrong_report("about nobody");
+  if (static_cast<std::size_t>(message.rounds_size()) > round::kReportedRoundsMax)
+    return wrong_report("of too many rounds");
   round::NodeReport report;
   report.node = NodeId(message.node());
   if (message.doing() > 0 && message.doing() <= static_cast<int>(round::Doing::kMerging)) {
@@ -117,16 +118,16 @@ Result<round::NodeReport> from_proto(const v1::NodeReport& message) {
   report.bytes_down = message.bytes_down();
   report.note = note_of(message.note());
   const std::int64_t ends = message.certificate_ends_ms();
-  if (ends < 0 || ends > kWallMsMax) return wrong("with a certificate's end that no calendar has");
+  if (ends < 0 || ends > kWallMsMax) return wrong_report("with a certificate's end that no calendar has");
   if (ends != 0) report.certificate_ends = WallTime(std::chrono::milliseconds(ends));
   if (!is_near(message.clock_offset_ns()) || message.clock_uncertainty_ns() > static_cast<std::uint64_t>(kTimeNsMax)) {
-    return wrong("with a clock that is nowhere near");
+    return wrong_report("with a clock that is nowhere near");
   }
   report.clock = round::ClockDistance{Duration(message.clock_offset_ns()),
                                       Duration(static_cast<std::int64_t>(message.clock_uncertainty_ns()))};
   if (message.clock_unknown()) report.clock.reset();
   for (const v1::RoundSpans& spans : message.rounds()) {
-    FLUVIAL_ASSIGN(round::RoundSpans one, from_proto(spans));
+    FLUVIAL_ASSIGN(round::RoundSpans one, spans_from_proto(spans));
     if (!one.spans.empty()) report.rounds.push_back(std::move(one));
   }
   return report;
@@ -147,11 +148,11 @@ std::vector<v1::Envelope> to_envelopes(const std::vector<round::NodeReport>& rep
 
 Result<std::vector<round::NodeReport>> from_proto(const v1::Report& message) {
   if (static_cast<std::size_t>(message.nodes_size()) > kReportedNodesMax) {
-    return wrong("about more than " + std::to_string(kReportedNodesMax) + " nodes");
+    return wrong_report("about more than " + std::to_string(kReportedNodesMax) + " nodes");
   }
   std::vector<round::NodeReport> reports;
   for (const v1::NodeReport& one : message.nodes()) {
-    FLUVIAL_ASSIGN(round::NodeReport report, from_proto(one));
+    FLUVIAL_ASSIGN(round::NodeReport report, node_from_proto(one));
     reports.push_back(std::move(report));
   }
   return reports;

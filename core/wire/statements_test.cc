@@ -11,21 +11,21 @@ namespace {
 
 constexpr round::HistoryId kHistory{9};
 
-Opening opening() {
-  Opening opening;
-  opening.run = RunId(4);
-  opening.round = RoundId(3);
-  opening.attempt = AttemptId(2);
-  opening.epoch = Epoch(70);
-  opening.base = {RunId(4), ModelVersion(2), {std::byte{1}}, 4000};
-  opening.plan.name = "test";
-  opening.plan.worker.values = {
+Opening an_opening() {
+  Opening an_opening;
+  an_opening.run = RunId(4);
+  an_opening.round = RoundId(3);
+  an_opening.attempt = AttemptId(2);
+  an_opening.epoch = Epoch(70);
+  an_opening.base = {RunId(4), ModelVersion(2), {std::byte{1}}, 4000};
+  an_opening.plan.name = "test";
+  an_opening.plan.worker.values = {
       {"batch", 8.0}, {"alpha", 0.5}, {"zeta", 1.0}, {"network", "small"}, {"widths", std::vector<double>{8, 16}}};
-  opening.scale_bits = 30;
-  opening.value_count = 1000;
-  opening.participants = {{SiteId(7), Epoch(5), 100}};
-  opening.continues = {RunId(3), RunId(1)};
-  return opening;
+  an_opening.scale_bits = 30;
+  an_opening.value_count = 1000;
+  an_opening.participants = {{SiteId(7), Epoch(5), 100}};
+  an_opening.continues = {RunId(3), RunId(1)};
+  return an_opening;
 }
 const std::vector<SiteId> kSites = {SiteId(12), SiteId(7), SiteId(5)};
 
@@ -42,8 +42,8 @@ template <typename Message>
 using Change = std::function<void(Message&)>;
 
 TEST(OpeningStatement, SaysEverythingThatARoundAsksOfASite) {
-  const std::string body = opening_body(opening(), kSites, kHistory);
-  EXPECT_TRUE(check_opening(body, opening(), kHistory).ok());
+  const std::string body = opening_body(an_opening(), kSites, kHistory);
+  EXPECT_TRUE(check_opening(body, an_opening(), kHistory).ok());
   const std::vector<Change<Opening>> lies = {
       [](Opening& o) { o.run = RunId(5); },
       [](Opening& o) { o.round = RoundId(std::uint64_t{1} << 63); },
@@ -63,7 +63,7 @@ TEST(OpeningStatement, SaysEverythingThatARoundAsksOfASite) {
       [](Opening& o) { o.participants.push_back({SiteId(8), Epoch(5), 100}); },
   };
   for (std::size_t i = 0; i < lies.size(); ++i) {
-    Opening lie = opening();
+    Opening lie = an_opening();
     lies[i](lie);
     const Status checked = check_opening(body, lie, kHistory);
     ASSERT_FALSE(checked.ok()) << "lie " << i;
@@ -72,11 +72,11 @@ TEST(OpeningStatement, SaysEverythingThatARoundAsksOfASite) {
 }
 
 TEST(OpeningStatement, SaysThePassAndTheMeanThatItBeginsWith) {
-  Opening second = opening();
+  Opening second = an_opening();
   second.pass = round::Pass{1, 2, 16, round::VectorRef{{std::byte{4}}, 64}, round::VectorRef{{std::byte{5}}, 48}};
   const std::string body = opening_body(second, kSites, kHistory);
   EXPECT_TRUE(check_opening(body, second, kHistory).ok());
-  EXPECT_TRUE(check_opening(body, opening(), kHistory).ok()) << "a parent that knows no passes leaves it out";
+  EXPECT_TRUE(check_opening(body, an_opening(), kHistory).ok()) << "a parent that knows no passes leaves it out";
   const std::vector<Change<Opening>> lies = {
       [](Opening& o) { o.pass = round::Pass{0, 2, 16, {}, o.pass->state}; },
       [](Opening& o) { o.pass->count = 3; },
@@ -91,12 +91,12 @@ TEST(OpeningStatement, SaysThePassAndTheMeanThatItBeginsWith) {
     lies[i](lie);
     EXPECT_EQ(check_opening(body, lie, kHistory).error().code, Code::kUnauthenticated) << "lie " << i;
   }
-  EXPECT_FALSE(check_opening(opening_body(opening(), kSites, kHistory), second, kHistory).ok());
+  EXPECT_FALSE(check_opening(opening_body(an_opening(), kSites, kHistory), second, kHistory).ok());
 }
 
 TEST(OpeningStatement, IsAboutTheRoundAndNotAboutOneChild) {
-  const std::string body = opening_body(opening(), kSites, kHistory);
-  Opening other = opening();
+  const std::string body = opening_body(an_opening(), kSites, kHistory);
+  Opening other = an_opening();
   other.participants = {{SiteId(5), Epoch(6), 1}, {SiteId(12), Epoch(6), 1}};
   other.soft_left = std::chrono::milliseconds(5);
   other.counted = {SiteId(5)};
@@ -104,18 +104,18 @@ TEST(OpeningStatement, IsAboutTheRoundAndNotAboutOneChild) {
 }
 
 TEST(OpeningStatement, IsOfOneHistory) {
-  const std::string body = opening_body(opening(), kSites, kHistory);
-  EXPECT_FALSE(check_opening(body, opening(), round::HistoryId(8)).ok());
-  EXPECT_FALSE(check_opening("no statement", opening(), kHistory).ok());
-  EXPECT_FALSE(check_opening("", opening(), kHistory).ok());
+  const std::string body = opening_body(an_opening(), kSites, kHistory);
+  EXPECT_FALSE(check_opening(body, an_opening(), round::HistoryId(8)).ok());
+  EXPECT_FALSE(check_opening("no statement", an_opening(), kHistory).ok());
+  EXPECT_FALSE(check_opening("", an_opening(), kHistory).ok());
 }
 
 TEST(OpeningStatement, TheSameContentMakesTheSameBytes) {
-  Opening same = opening();
+  Opening same = an_opening();
   const round::WorkerConfig values = std::exchange(same.plan.worker.values, {});
   for (auto value = values.rbegin(); value != values.rend(); ++value) same.plan.worker.values.insert(*value);
   EXPECT_EQ(opening_body(same, {SiteId(5), SiteId(7), SiteId(12)}, kHistory),
-            opening_body(opening(), kSites, kHistory));
+            opening_body(an_opening(), kSites, kHistory));
 }
 
 TEST(CommitStatement, SaysWhatWasCommitted) {

@@ -7,10 +7,10 @@
 namespace fluvial::edge {
 namespace {
 
-using Effect = std::variant<int, std::string>;
+using Deed = std::variant<int, std::string>;
 
 struct Doer {
-  void carry_out(std::vector<Effect> effects) {
+  void carry_out(std::vector<Deed> effects) {
     order.carry_out(std::move(effects), [this](const auto& effect) { apply(effect); });
   }
   void apply(int count) {
@@ -20,7 +20,7 @@ struct Doer {
   }
   void apply(const std::string& what) { done.push_back(what); }
 
-  InOrder<Effect> order;
+  InOrder<Deed> order;
   std::vector<std::string> done;
 };
 

@@ -6,7 +6,7 @@
 namespace fluvial::edge {
 namespace {
 
-constexpr RunId kRun{1};
+constexpr RunId kLateRun{1};
 
 Offer late_offer(std::uint64_t round, bool counted = false, std::uint32_t staleness_max = 1) {
   Offer made = offer(round, counted);
@@ -31,7 +31,7 @@ SiteMachine sent() {
 
 TEST(LateIsNext, AsksAndSendsItIntoTheNextRound) {
   SiteMachine site = sent();
-  const Effects committed = site.committed(kRun, RoundId(1), Verdict{}, model(1));
+  const Effects committed = site.committed(kLateRun, RoundId(1), Verdict{}, model(1));
   EXPECT_EQ(find<Resolve>(committed), nullptr) << "it is pending, not late";
   EXPECT_NE(find<Ask>(committed), nullptr);
   const Effects opened = site.offered(late_offer(2));
@@ -40,7 +40,7 @@ TEST(LateIsNext, AsksAndSendsItIntoTheNextRound) {
   const Effects told = site.answered(pending(1), Outcome::kPending);
   ASSERT_NE(find<Send>(told), nullptr);
   EXPECT_EQ(find<Send>(told)->offer.round, RoundId(2));
-  const Effects counted = site.committed(kRun, RoundId(2), Verdict{pending(1).digest}, model(2));
+  const Effects counted = site.committed(kLateRun, RoundId(2), Verdict{pending(1).digest}, model(2));
   ASSERT_NE(find<Resolve>(counted), nullptr);
   EXPECT_EQ(find<Resolve>(counted)->outcome, Outcome::kCounted);
   EXPECT_EQ(find<Resolve>(counted)->pending, pending(1));
@@ -70,7 +70,7 @@ TEST(LateIsNext, AnAnswerThatItCountedAfterAllIsBelieved) {
 // Round 2 refused it, and that commit is on its way or lost.
 TEST(LateIsNext, TheRoundThatDecidedItIsOver) {
   SiteMachine site = sent();
-  site.committed(kRun, RoundId(1), Verdict{}, model(1));
+  site.committed(kLateRun, RoundId(1), Verdict{}, model(1));
   site.offered(late_offer(2));
   EXPECT_NE(find<Send>(site.answered(pending(1), Outcome::kPending)), nullptr);
   const Effects told = site.answered(pending(1), Outcome::kRefused);
@@ -80,7 +80,7 @@ TEST(LateIsNext, TheRoundThatDecidedItIsOver) {
   const Effects resolved = site.resolved(pending(1));
   EXPECT_EQ(find<Train>(resolved), nullptr) << "for a round that is closed";
   EXPECT_EQ(find<FetchModel>(resolved), nullptr);
-  site.committed(kRun, RoundId(2), Verdict{.refused = true, .refused_own = RoundId(1)}, model(2));
+  site.committed(kLateRun, RoundId(2), Verdict{.refused = true, .refused_own = RoundId(1)}, model(2));
   EXPECT_NE(find<FetchModel>(site.offered(late_offer(3))), nullptr);
 }
 
@@ -90,8 +90,8 @@ TEST(LateIsNext, WhoIsTurnedAwayAsksAndLetsTheRoundGoOn) {
   site.offered(late_offer(2));
   site.trained(kFirst);
   EXPECT_EQ(find<Send>(site.encoded(kFirst, pending(1)))->offer.round, RoundId(2));
-  EXPECT_TRUE(site.turned_away(kRun, RoundId(3)).empty()) << "of another round";
-  EXPECT_NE(find<Ask>(site.turned_away(kRun, RoundId(2))), nullptr);
+  EXPECT_TRUE(site.turned_away(kLateRun, RoundId(3)).empty()) << "of another round";
+  EXPECT_NE(find<Ask>(site.turned_away(kLateRun, RoundId(2))), nullptr);
   const Effects told = site.answered(pending(1), Outcome::kLate);
   EXPECT_NE(find<Resolve>(told), nullptr);
   ASSERT_NE(find<DeclineRound>(told), nullptr);
@@ -99,9 +99,9 @@ TEST(LateIsNext, WhoIsTurnedAwayAsksAndLetsTheRoundGoOn) {
   SiteMachine over = sent();
   over.offered(late_offer(2));
   over.answered(pending(1), Outcome::kPending);
-  over.committed(kRun, RoundId(2), Verdict{}, model(2));
+  over.committed(kLateRun, RoundId(2), Verdict{}, model(2));
   EXPECT_EQ(find<DeclineRound>(over.answered(pending(1), Outcome::kCounted)), nullptr) << "that round is over";
-  EXPECT_TRUE(sent().turned_away(kRun, RoundId(1)).empty()) << "its own round has it: nothing to ask";
+  EXPECT_TRUE(sent().turned_away(kLateRun, RoundId(1)).empty()) << "its own round has it: nothing to ask";
 }
 
 TEST(LateIsNext, ARefusalOfAnEarlierUpdateIsNotOfThisOne) {
@@ -110,7 +110,8 @@ TEST(LateIsNext, ARefusalOfAnEarlierUpdateIsNotOfThisOne) {
   site.model_ready(model(1));
   site.trained(kFirst);
   site.encoded(kFirst, pending(2));
-  const Effects told = site.committed(kRun, RoundId(2), Verdict{.refused = true, .refused_own = RoundId(1)}, model(2));
+  const Effects told =
+      site.committed(kLateRun, RoundId(2), Verdict{.refused = true, .refused_own = RoundId(1)}, model(2));
   EXPECT_EQ(find<Resolve>(told), nullptr);
   EXPECT_NE(find<Ask>(told), nullptr);
 }
@@ -120,14 +121,15 @@ TEST(LateIsNext, ARefusalInALaterRoundIsAskedAbout) {
   SiteMachine site = sent();
   site.offered(late_offer(2));
   site.answered(pending(1), Outcome::kPending);
-  const Effects told = site.committed(kRun, RoundId(2), Verdict{.refused = true, .refused_own = RoundId(1)}, model(2));
+  const Effects told =
+      site.committed(kLateRun, RoundId(2), Verdict{.refused = true, .refused_own = RoundId(1)}, model(2));
   EXPECT_EQ(find<Resolve>(told), nullptr);
   EXPECT_NE(find<Ask>(told), nullptr);
 }
 
 TEST(LateIsNext, TrainingGoesOnAndEntersTheNextRound) {
   SiteMachine site = training();
-  EXPECT_TRUE(find<Fold>(site.committed(kRun, RoundId(1), Verdict{}, model(1))) == nullptr);
+  EXPECT_TRUE(find<Fold>(site.committed(kLateRun, RoundId(1), Verdict{}, model(1))) == nullptr);
   site.model_ready(model(1));
   EXPECT_TRUE(site.offered(late_offer(2)).empty()) << "it trains already";
   const Effects trained = site.trained(kFirst);
@@ -142,7 +144,7 @@ TEST(LateIsNext, TrainingGoesOnAndEntersTheNextRound) {
 
 TEST(LateIsNext, BetweenRoundsItWaits) {
   SiteMachine site = training();
-  site.committed(kRun, RoundId(1), Verdict{}, model(1));
+  site.committed(kLateRun, RoundId(1), Verdict{}, model(1));
   EXPECT_NE(find<Encode>(site.trained(kFirst)), nullptr);
   EXPECT_EQ(site.to_be_sent(kFirst), nullptr) << "no round is open that could take it";
   EXPECT_EQ(find<Send>(site.encoded(kFirst, pending(1))), nullptr);
@@ -152,9 +154,9 @@ TEST(LateIsNext, BetweenRoundsItWaits) {
 
 TEST(LateIsNext, TooLateForEveryRoundIsLate) {
   SiteMachine site = training();
-  site.committed(kRun, RoundId(1), Verdict{}, model(1));
+  site.committed(kLateRun, RoundId(1), Verdict{}, model(1));
   site.offered(late_offer(2));
-  site.committed(kRun, RoundId(2), Verdict{}, model(2));
+  site.committed(kLateRun, RoundId(2), Verdict{}, model(2));
   EXPECT_NE(find<Fold>(site.trained(kFirst)), nullptr) << "round 2 was the last that it could enter";
 }
 
@@ -162,12 +164,12 @@ TEST(LateIsNext, AsManyRoundsLaterAsThePlanSays) {
   SiteMachine site({});
   site.offered(late_offer(1, false, 2));
   site.model_ready(model(0));
-  site.committed(kRun, RoundId(1), Verdict{}, model(1));
-  site.committed(kRun, RoundId(2), Verdict{}, model(2));
+  site.committed(kLateRun, RoundId(1), Verdict{}, model(1));
+  site.committed(kLateRun, RoundId(2), Verdict{}, model(2));
   site.offered(late_offer(3, false, 2));
   EXPECT_NE(find<Encode>(site.trained(kFirst)), nullptr);
   EXPECT_EQ(find<Send>(site.encoded(kFirst, pending(1)))->offer.round, RoundId(3));
-  site.committed(kRun, RoundId(3), Verdict{}, model(3));
+  site.committed(kLateRun, RoundId(3), Verdict{}, model(3));
   const Effects opened = site.offered(late_offer(4, false, 2));
   EXPECT_NE(find<Ask>(opened), nullptr);
   EXPECT_EQ(find<Resolve>(site.answered(pending(1), Outcome::kLate))->outcome, Outcome::kLate);
@@ -177,14 +179,14 @@ TEST(LateIsNext, AsManyRoundsLaterAsThePlanSays) {
 TEST(LateIsNext, WhereOtherBytesOfItsCountedItAsks) {
   const Verdict others{Digest{std::byte{9}}};
   SiteMachine site = sent();
-  const Effects committed = site.committed(kRun, RoundId(1), others, model(1));
+  const Effects committed = site.committed(kLateRun, RoundId(1), others, model(1));
   EXPECT_EQ(find<Resolve>(committed), nullptr);
   EXPECT_NE(find<Ask>(committed), nullptr);
   SiteMachine again(pending(1));  // it has not heard whether old updates may enter
-  EXPECT_NE(find<Ask>(again.committed(kRun, RoundId(1), others, model(1))), nullptr);
+  EXPECT_NE(find<Ask>(again.committed(kLateRun, RoundId(1), others, model(1))), nullptr);
   SiteMachine alone(pending(1));
   alone.offered(offer(1));
-  const Effects known = alone.committed(kRun, RoundId(1), others, model(1));
+  const Effects known = alone.committed(kLateRun, RoundId(1), others, model(1));
   ASSERT_NE(find<Resolve>(known), nullptr) << "its round was the only one";
   EXPECT_EQ(find<Resolve>(known)->outcome, Outcome::kLate);
 }
@@ -192,14 +194,14 @@ TEST(LateIsNext, WhereOtherBytesOfItsCountedItAsks) {
 TEST(LateIsNext, WhatTrainedNothingYetBeginsAnew) {
   SiteMachine site({});
   EXPECT_NE(find<FetchModel>(site.offered(late_offer(1))), nullptr);
-  site.committed(kRun, RoundId(1), Verdict{}, model(1));
+  site.committed(kLateRun, RoundId(1), Verdict{}, model(1));
   site.offered(late_offer(2));
   EXPECT_EQ(find<Train>(site.model_ready(model(1)))->offer.round, RoundId(2));
 }
 
 TEST(LateIsNext, AParentThatTakesNoneIsToldSo) {
   SiteMachine site = sent();
-  site.committed(kRun, RoundId(1), Verdict{}, model(1));
+  site.committed(kLateRun, RoundId(1), Verdict{}, model(1));
   site.offered(offer(2));  // of a version before: it does not pass the rule on
   const Effects first = site.answered(pending(1), Outcome::kPending);
   EXPECT_EQ(find<DeclineRound>(first), nullptr) << "perhaps of before the opening";
@@ -223,11 +225,11 @@ TEST(LateIsNext, WhereItIsCountedAlreadyNothingIsSent) {
 
 TEST(LateIsNext, TheEndOfTheRunEndsIt) {
   SiteMachine site = training();
-  site.committed(kRun, RoundId(1), Verdict{}, model(1));
-  site.run_over(kRun);
+  site.committed(kLateRun, RoundId(1), Verdict{}, model(1));
+  site.run_over(kLateRun);
   EXPECT_NE(find<Fold>(site.trained(kFirst)), nullptr);
   SiteMachine waiting = sent();
-  const Effects last = waiting.committed(kRun, RoundId(1), Verdict{.late = true}, model(1));
+  const Effects last = waiting.committed(kLateRun, RoundId(1), Verdict{.late = true}, model(1));
   EXPECT_EQ(find<Resolve>(last)->outcome, Outcome::kLate) << "said by the coordinator: no round follows";
 }
 

@@ -7,7 +7,7 @@
 namespace fluvial::edge {
 namespace {
 
-constexpr RunId kRun{1};
+constexpr RunId kEndedRun{1};
 constexpr RunId kOther{2};
 
 template <typename T>
@@ -29,7 +29,7 @@ const std::vector<RunId> kNobody;
 // A run whose first round opened here, on a site whose results may lie on GPUs.
 RunEnds opened() {
   RunEnds ends(true);
-  EXPECT_TRUE(ends.opened(kRun, "test", RoundId(1), model(0)).empty());
+  EXPECT_TRUE(ends.opened(kEndedRun, "test", RoundId(1), model(0)).empty());
   return ends;
 }
 
@@ -38,10 +38,10 @@ RunEnds opened() {
 TEST(RunEnds, WorkersAreToldOfACommitOnceItsModelIsHere) {
   RunEnds ends = opened();
   ends.model_held(model(0));
-  EXPECT_NE(find<TellNoneCommitted>(ends.committed(kRun, RoundId(1), model(1))), nullptr);
+  EXPECT_NE(find<TellNoneCommitted>(ends.committed(kEndedRun, RoundId(1), model(1))), nullptr);
   const RunEffects held = ends.model_held(model(1));
   ASSERT_NE(find<TellCommitted>(held), nullptr);
-  EXPECT_EQ(find<TellCommitted>(held)->run, kRun);
+  EXPECT_EQ(find<TellCommitted>(held)->run, kEndedRun);
   EXPECT_EQ(find<TellCommitted>(held)->name, "test");
   EXPECT_EQ(find<TellCommitted>(held)->round, RoundId(1));
   EXPECT_EQ(find<TellCommitted>(held)->model, model(1));
@@ -51,11 +51,11 @@ TEST(RunEnds, WorkersAreToldOfACommitOnceItsModelIsHere) {
 TEST(RunEnds, TheNextOpeningSaysWhatALostCommitWouldHave) {
   RunEnds ends = opened();
   ends.model_held(model(1));
-  const RunEffects next = ends.opened(kRun, "test", RoundId(2), model(1));
+  const RunEffects next = ends.opened(kEndedRun, "test", RoundId(2), model(1));
   ASSERT_NE(find<TellCommitted>(next), nullptr);
   EXPECT_EQ(find<TellCommitted>(next)->round, RoundId(1));
-  EXPECT_TRUE(ends.committed(kRun, RoundId(1), model(1)).empty()) << "the commit comes after all";
-  EXPECT_TRUE(ends.opened(kRun, "test", RoundId(2), model(1)).empty()) << "the next attempt";
+  EXPECT_TRUE(ends.committed(kEndedRun, RoundId(1), model(1)).empty()) << "the commit comes after all";
+  EXPECT_TRUE(ends.opened(kEndedRun, "test", RoundId(2), model(1)).empty()) << "the next attempt";
 }
 
 TEST(RunEnds, OfARunThatNeverOpenedHereWorkersHearNothing) {
@@ -69,8 +69,8 @@ TEST(RunEnds, OfARunThatNeverOpenedHereWorkersHearNothing) {
 
 TEST(RunEnds, TheRoundAtHandIsTheNewestOfItsRun) {
   RunEnds ends = opened();
-  ends.opened(kRun, "test", RoundId(5), model(4));
-  ends.committed(kRun, RoundId(3), model(3));
+  ends.opened(kEndedRun, "test", RoundId(5), model(4));
+  ends.committed(kEndedRun, RoundId(3), model(3));
   EXPECT_EQ(ends.round(), RoundId(5));
   ends.committed(kOther, RoundId(2), model(2));
   EXPECT_EQ(ends.round(), RoundId(2));
@@ -80,40 +80,40 @@ TEST(RunEnds, TheRoundAtHandIsTheNewestOfItsRun) {
 
 TEST(RunEnds, WorkersHearOfTheEndAfterTheyHadTheLastModel) {
   RunEnds ends = opened();
-  ends.committed(kRun, RoundId(1), model(1));
-  const RunEffects ended = ends.ended(kRun, "done");
+  ends.committed(kEndedRun, RoundId(1), model(1));
+  const RunEffects ended = ends.ended(kEndedRun, "done");
   ASSERT_NE(find<AwaitLastModel>(ended), nullptr);
-  EXPECT_EQ(find<AwaitLastModel>(ended)->run, kRun);
+  EXPECT_EQ(find<AwaitLastModel>(ended)->run, kEndedRun);
   EXPECT_EQ(find<AwaitLastModel>(ended)->round, RoundId(1));
   EXPECT_EQ(told(ended), kNobody);
-  EXPECT_TRUE(ends.awaits_last_model(kRun));
+  EXPECT_TRUE(ends.awaits_last_model(kEndedRun));
   EXPECT_EQ(told(ends.last_model_over(kOther)), kNobody) << "another's";
   const RunEffects had = ends.model_held(model(1));
   EXPECT_NE(find<TellCommitted>(had), nullptr);
   EXPECT_EQ(told(had), kNobody);
-  const RunEffects over = ends.last_model_over(kRun);
+  const RunEffects over = ends.last_model_over(kEndedRun);
   ASSERT_NE(find<TellEnded>(over), nullptr);
   EXPECT_EQ(find<TellEnded>(over)->end.name, "test");
   EXPECT_EQ(find<TellEnded>(over)->end.state, "done");
   EXPECT_TRUE(find<TellEnded>(over)->at_hand);
-  EXPECT_FALSE(ends.awaits_last_model(kRun));
+  EXPECT_FALSE(ends.awaits_last_model(kEndedRun));
 }
 
 TEST(RunEnds, ARunWithoutACommittedModelEndsAtOnce) {
   RunEnds ends = opened();
-  EXPECT_EQ(told(ends.ended(kRun, "stopped")), std::vector{kRun});
+  EXPECT_EQ(told(ends.ended(kEndedRun, "stopped")), std::vector{kEndedRun});
 }
 
 TEST(RunEnds, TheEndIsToldBeforeATaskOfTheNextRunThoughTheLastModelIsMissing) {
   for (const bool opens : {true, false}) {
     RunEnds ends = opened();
-    ends.committed(kRun, RoundId(1), model(1));
-    ends.ended(kRun, "done");
+    ends.committed(kEndedRun, RoundId(1), model(1));
+    ends.ended(kEndedRun, "done");
     const RunEffects next =
         opens ? ends.opened(kOther, "next", RoundId(1), model(0)) : ends.committed(kOther, RoundId(1), model(2));
-    EXPECT_EQ(told(next), std::vector{kRun});
-    EXPECT_FALSE(ends.awaits_last_model(kRun));
-    EXPECT_EQ(told(ends.last_model_over(kRun)), kNobody) << "once";
+    EXPECT_EQ(told(next), std::vector{kEndedRun});
+    EXPECT_FALSE(ends.awaits_last_model(kEndedRun));
+    EXPECT_EQ(told(ends.last_model_over(kEndedRun)), kNobody) << "once";
   }
 }
 
@@ -121,70 +121,70 @@ TEST(RunEnds, TheEndIsToldBeforeATaskOfTheNextRunThoughTheLastModelIsMissing) {
 
 TEST(RunEnds, NoEndIsToldWhileResultsAreRead) {
   RunEnds ends = opened();
-  ends.tasks_out(kRun);
+  ends.tasks_out(kEndedRun);
   ends.trained();
-  EXPECT_EQ(told(ends.ended(kRun, "stopped")), kNobody);
-  EXPECT_EQ(told(ends.read()), std::vector{kRun});
+  EXPECT_EQ(told(ends.ended(kEndedRun, "stopped")), kNobody);
+  EXPECT_EQ(told(ends.read()), std::vector{kEndedRun});
 }
 
 TEST(RunEnds, NoEndIsToldWhileWhatIsInPlaceIsReducedEarly) {
   RunEnds ends = opened();
-  ends.tasks_out(kRun);
+  ends.tasks_out(kEndedRun);
   ends.reads();
   EXPECT_EQ(told(ends.train_failed()), kNobody);
-  EXPECT_EQ(told(ends.ended(kRun, "stopped")), kNobody);
-  EXPECT_EQ(told(ends.read()), std::vector{kRun});
+  EXPECT_EQ(told(ends.ended(kEndedRun, "stopped")), kNobody);
+  EXPECT_EQ(told(ends.read()), std::vector{kEndedRun});
 
   RunEnds both = opened();
-  both.tasks_out(kRun);
+  both.tasks_out(kEndedRun);
   both.reads();
   both.trained();
-  both.ended(kRun, "stopped");
+  both.ended(kEndedRun, "stopped");
   EXPECT_EQ(told(both.read()), kNobody) << "the other goes on";
-  EXPECT_EQ(told(both.read()), std::vector{kRun});
+  EXPECT_EQ(told(both.read()), std::vector{kEndedRun});
 }
 
 TEST(RunEnds, WhereResultsLieOnGpusTheEndWaitsForThoseStillToCome) {
   RunEnds failing = opened();
-  failing.tasks_out(kRun);
+  failing.tasks_out(kEndedRun);
   RunEnds bringing = failing;
-  EXPECT_EQ(told(failing.ended(kRun, "stopped")), kNobody);
-  EXPECT_EQ(told(failing.train_failed()), std::vector{kRun});
+  EXPECT_EQ(told(failing.ended(kEndedRun, "stopped")), kNobody);
+  EXPECT_EQ(told(failing.train_failed()), std::vector{kEndedRun});
 
-  bringing.ended(kRun, "stopped");
+  bringing.ended(kEndedRun, "stopped");
   bringing.trained();
-  EXPECT_EQ(told(bringing.read()), std::vector{kRun});
+  EXPECT_EQ(told(bringing.read()), std::vector{kEndedRun});
 
   RunEnds in_host_memory(false);
-  in_host_memory.opened(kRun, "test", RoundId(1), model(0));
-  in_host_memory.tasks_out(kRun);
-  EXPECT_EQ(told(in_host_memory.ended(kRun, "stopped")), std::vector{kRun});
+  in_host_memory.opened(kEndedRun, "test", RoundId(1), model(0));
+  in_host_memory.tasks_out(kEndedRun);
+  EXPECT_EQ(told(in_host_memory.ended(kEndedRun, "stopped")), std::vector{kEndedRun});
 }
 
 // A job that waits for workers has given no task.
 TEST(RunEnds, TheEndWaitsForNoWorkersThatAreNotThere) {
   RunEnds ends = opened();
-  EXPECT_EQ(told(ends.ended(kRun, "stopped")), std::vector{kRun});
+  EXPECT_EQ(told(ends.ended(kEndedRun, "stopped")), std::vector{kEndedRun});
 }
 
 TEST(RunEnds, TheLastModelAndTheReadingAreBothWaitedFor) {
   RunEnds ends = opened();
-  ends.committed(kRun, RoundId(1), model(1));
-  ends.tasks_out(kRun);
+  ends.committed(kEndedRun, RoundId(1), model(1));
+  ends.tasks_out(kEndedRun);
   ends.trained();
-  EXPECT_NE(find<AwaitLastModel>(ends.ended(kRun, "done")), nullptr);
+  EXPECT_NE(find<AwaitLastModel>(ends.ended(kEndedRun, "done")), nullptr);
   RunEnds model_first = ends;
   EXPECT_EQ(told(ends.read()), kNobody);
-  EXPECT_EQ(told(ends.last_model_over(kRun)), std::vector{kRun});
-  EXPECT_EQ(told(model_first.last_model_over(kRun)), kNobody);
-  EXPECT_EQ(told(model_first.read()), std::vector{kRun});
+  EXPECT_EQ(told(ends.last_model_over(kEndedRun)), std::vector{kEndedRun});
+  EXPECT_EQ(told(model_first.last_model_over(kEndedRun)), kNobody);
+  EXPECT_EQ(told(model_first.read()), std::vector{kEndedRun});
 }
 
 TEST(RunEnds, AnotherRunsTasksHoldNoEndBack) {
   RunEnds ends = opened();
   ends.opened(kOther, "next", RoundId(1), model(0));
   ends.tasks_out(kOther);
-  EXPECT_EQ(told(ends.ended(kRun, "done")), std::vector{kRun});
+  EXPECT_EQ(told(ends.ended(kEndedRun, "done")), std::vector{kEndedRun});
 }
 
 // ---- several runs -------------------------------------------------------------------------------------------------
@@ -192,61 +192,61 @@ TEST(RunEnds, AnotherRunsTasksHoldNoEndBack) {
 // The site learns of a run that ended while it was away when it has begun with the next.
 TEST(RunEnds, TheEndOfARunBeforeIsToldOnceAndLeavesTheResultsOfTheOneAtHand) {
   RunEnds ends = opened();
-  ends.committed(kRun, RoundId(1), model(1));
+  ends.committed(kEndedRun, RoundId(1), model(1));
   ends.opened(kOther, "next", RoundId(1), model(0));
-  const RunEffects ended = ends.ended(kRun, "done");
+  const RunEffects ended = ends.ended(kEndedRun, "done");
   EXPECT_EQ(find<AwaitLastModel>(ended), nullptr);
   ASSERT_NE(find<TellEnded>(ended), nullptr);
   EXPECT_EQ(find<TellEnded>(ended)->end.name, "test");
   EXPECT_FALSE(find<TellEnded>(ended)->at_hand);
-  EXPECT_TRUE(ends.ended(kRun, "done").empty());
+  EXPECT_TRUE(ends.ended(kEndedRun, "done").empty());
 }
 
 TEST(RunEnds, WhileMemoryIsReadTheEndsOfAllRunsWaitInTheirOrder) {
   RunEnds ends = opened();
-  ends.tasks_out(kRun);
+  ends.tasks_out(kEndedRun);
   ends.trained();
-  EXPECT_EQ(told(ends.ended(kRun, "stopped")), kNobody);
+  EXPECT_EQ(told(ends.ended(kEndedRun, "stopped")), kNobody);
   EXPECT_EQ(told(ends.opened(kOther, "next", RoundId(1), model(0))), kNobody);
   EXPECT_EQ(told(ends.ended(kOther, "stopped")), kNobody) << "nor is the one before told early for its sake";
-  EXPECT_EQ(told(ends.read()), (std::vector{kRun, kOther}));
+  EXPECT_EQ(told(ends.read()), (std::vector{kEndedRun, kOther}));
 }
 
 TEST(RunEnds, ARunThatIsOpenedAgainEndsAgain) {
   RunEnds ends = opened();
-  EXPECT_EQ(told(ends.ended(kRun, "stopped")), std::vector{kRun});
-  EXPECT_TRUE(ends.ended(kRun, "stopped").empty());
-  ends.opened(kRun, "test", RoundId(1), model(0));
-  EXPECT_EQ(told(ends.ended(kRun, "done")), std::vector{kRun});
+  EXPECT_EQ(told(ends.ended(kEndedRun, "stopped")), std::vector{kEndedRun});
+  EXPECT_TRUE(ends.ended(kEndedRun, "stopped").empty());
+  ends.opened(kEndedRun, "test", RoundId(1), model(0));
+  EXPECT_EQ(told(ends.ended(kEndedRun, "done")), std::vector{kEndedRun});
 }
 
 // ---- another history ----------------------------------------------------------------------------------------------
 
 TEST(RunEnds, TheLastModelOfTheHistoryBeforeIsNotWaitedFor) {
   RunEnds ends = opened();
-  ends.committed(kRun, RoundId(1), model(1));
-  ends.ended(kRun, "done");
-  EXPECT_EQ(told(ends.history_entered()), std::vector{kRun});
+  ends.committed(kEndedRun, RoundId(1), model(1));
+  ends.ended(kEndedRun, "done");
+  EXPECT_EQ(told(ends.history_entered()), std::vector{kEndedRun});
   EXPECT_EQ(ends.round(), RoundId(0));
 }
 
 TEST(RunEnds, NothingThatWasCommittedInTheHistoryBeforeIsTold) {
   RunEnds ends = opened();
-  ends.committed(kRun, RoundId(9), model(9));
+  ends.committed(kEndedRun, RoundId(9), model(9));
   ends.history_entered();
   EXPECT_EQ(find<TellCommitted>(ends.model_held(model(9))), nullptr);
   ends.model_held(model(3));
-  EXPECT_NE(find<TellCommitted>(ends.opened(kRun, "test", RoundId(4), model(3))), nullptr)
+  EXPECT_NE(find<TellCommitted>(ends.opened(kEndedRun, "test", RoundId(4), model(3))), nullptr)
       << "a lower round than before";
 }
 
 TEST(RunEnds, WhatIsReadInTheHistoryBeforeHoldsItsEndBack) {
   RunEnds ends = opened();
-  ends.tasks_out(kRun);
+  ends.tasks_out(kEndedRun);
   ends.trained();
-  ends.ended(kRun, "stopped");
+  ends.ended(kEndedRun, "stopped");
   EXPECT_EQ(told(ends.history_entered()), kNobody);
-  EXPECT_EQ(told(ends.read()), std::vector{kRun});
+  EXPECT_EQ(told(ends.read()), std::vector{kEndedRun});
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace fluvial::edge {
 namespace {
 
-constexpr RunId kRun{1};
+constexpr RunId kWindowsRun{1};
 constexpr WorkId kSecond{2};
 
 Offer window(std::uint64_t round, bool counted = false, std::uint32_t staleness_max = 3) {
@@ -21,7 +21,7 @@ SiteMachine waiting() {
   SiteMachine site({});
   site.offered(window(1));
   EXPECT_NE(find<Train>(site.model_ready(model(0))), nullptr);
-  site.committed(kRun, RoundId(1), Verdict{}, model(1));
+  site.committed(kWindowsRun, RoundId(1), Verdict{}, model(1));
   site.offered(window(2));
   EXPECT_NE(find<Encode>(site.trained(kFirst)), nullptr);
   EXPECT_EQ(find<Send>(site.encoded(kFirst, pending(1)))->offer.round, RoundId(2));
@@ -30,7 +30,7 @@ SiteMachine waiting() {
 // The same, in training from model 2 for the third window, which the update of the first enters.
 SiteMachine beside() {
   SiteMachine site = waiting();
-  site.committed(kRun, RoundId(2), Verdict{}, model(2));
+  site.committed(kWindowsRun, RoundId(2), Verdict{}, model(2));
   EXPECT_NE(find<Ask>(site.offered(window(3))), nullptr);
   const Effects here = site.model_ready(model(2));
   EXPECT_NE(find<Train>(here), nullptr) << "it waits for an outcome, not for work";
@@ -57,7 +57,7 @@ TEST(SiteWindows, EncodesNothingNewerBeforeTheOutcome) {
   const Effects trained = site.trained(kSecond);
   EXPECT_EQ(find<Encode>(trained), nullptr) << "the residual is what the outcome leaves";
   EXPECT_EQ(find<Fold>(trained), nullptr);
-  const Effects counted = site.committed(kRun, RoundId(3), Verdict{pending(1).digest}, model(3));
+  const Effects counted = site.committed(kWindowsRun, RoundId(3), Verdict{pending(1).digest}, model(3));
   ASSERT_NE(find<Resolve>(counted), nullptr);
   EXPECT_EQ(find<Resolve>(counted)->outcome, Outcome::kCounted);
   const Effects resolved = site.resolved(pending(1));
@@ -76,7 +76,7 @@ TEST(SiteWindows, WhatItMakesBesideIsNotForTheWindowThatCountsItsUpdate) {
   site.trained(kSecond);
   const Effects told = site.answered(pending(1), Outcome::kPending);
   EXPECT_EQ(find<Send>(told), nullptr);
-  site.committed(kRun, RoundId(3), Verdict{pending(1).digest}, model(3));
+  site.committed(kWindowsRun, RoundId(3), Verdict{pending(1).digest}, model(3));
   EXPECT_NE(find<Encode>(site.resolved(pending(1))), nullptr);
   EXPECT_EQ(find<Send>(site.encoded(kSecond, pending(3)))->offer.round, RoundId(3)) << "and the next takes it";
   EXPECT_NE(find<Ask>(site.offered(window(4))), nullptr);
@@ -87,7 +87,7 @@ TEST(SiteWindows, WhatIsTooOldWhenItsUpdateIsSettledGoesIntoTheResidual) {
   SiteMachine site = beside();
   site.trained(kSecond);
   for (std::uint64_t round = 3; round <= 6; ++round) {
-    site.committed(kRun, RoundId(round), Verdict{}, model(round));
+    site.committed(kWindowsRun, RoundId(round), Verdict{}, model(round));
     site.offered(window(round + 1));
   }
   EXPECT_NE(find<Resolve>(site.answered(pending(1), Outcome::kLate)), nullptr);
@@ -100,7 +100,7 @@ TEST(SiteWindows, FailedTrainingBesideDeclinesNothing) {
   SiteMachine site = beside();
   const Effects failed = site.train_failed(kSecond, {Code::kInternal, "no"});
   EXPECT_EQ(find<DeclineRound>(failed), nullptr) << "its update is to enter that window";
-  site.committed(kRun, RoundId(3), Verdict{pending(1).digest}, model(3));
+  site.committed(kWindowsRun, RoundId(3), Verdict{pending(1).digest}, model(3));
   site.resolved(pending(1));
   EXPECT_NE(find<FetchModel>(site.offered(window(4))), nullptr) << "and then it goes on";
 }
@@ -110,9 +110,9 @@ TEST(SiteWindows, FetchesNoModelThatItDoesNotTrainFrom) {
   site.offered(window(1));
   site.model_ready(model(0));
   EXPECT_FALSE(site.wants_newer());
-  EXPECT_EQ(find<FetchModel>(site.committed(kRun, RoundId(1), Verdict{}, model(1))), nullptr);
+  EXPECT_EQ(find<FetchModel>(site.committed(kWindowsRun, RoundId(1), Verdict{}, model(1))), nullptr);
   site.offered(window(2));
-  EXPECT_EQ(find<FetchModel>(site.committed(kRun, RoundId(2), Verdict{}, model(2))), nullptr);
+  EXPECT_EQ(find<FetchModel>(site.committed(kWindowsRun, RoundId(2), Verdict{}, model(2))), nullptr);
   site.offered(window(3));
   site.trained(kFirst);
   const Effects encoded = site.encoded(kFirst, pending(1));
@@ -126,7 +126,7 @@ TEST(SiteWindows, TrainingThatIsTooOldFetchesNoModelBeforeItIsDone) {
   site.offered(window(1));
   site.model_ready(model(0));
   for (std::uint64_t round = 1; round <= 6; ++round) {
-    EXPECT_EQ(find<FetchModel>(site.committed(kRun, RoundId(round), Verdict{}, model(round))), nullptr) << round;
+    EXPECT_EQ(find<FetchModel>(site.committed(kWindowsRun, RoundId(round), Verdict{}, model(round))), nullptr) << round;
     EXPECT_EQ(find<FetchModel>(site.offered(window(round + 1))), nullptr) << round;
   }
   EXPECT_NE(find<Fold>(site.trained(kFirst)), nullptr);
@@ -146,8 +146,8 @@ TEST(SiteWindows, FetchesTheLastModelWhenTheRunIsOver) {
   SiteMachine site({});
   site.offered(window(1));
   site.model_ready(model(0));
-  EXPECT_EQ(find<FetchModel>(site.committed(kRun, RoundId(1), Verdict{}, model(1))), nullptr);
-  const Effects over = site.run_over(kRun);
+  EXPECT_EQ(find<FetchModel>(site.committed(kWindowsRun, RoundId(1), Verdict{}, model(1))), nullptr);
+  const Effects over = site.run_over(kWindowsRun);
   ASSERT_NE(find<FetchModel>(over), nullptr) << "its workers wait for it";
   EXPECT_EQ(find<FetchModel>(over)->model, model(1));
 }
@@ -155,7 +155,7 @@ TEST(SiteWindows, FetchesTheLastModelWhenTheRunIsOver) {
 TEST(SiteWindows, ARunThatIsOverLeavesNothingWaiting) {
   SiteMachine site = beside();
   site.trained(kSecond);
-  EXPECT_NE(find<Ask>(site.run_over(kRun)), nullptr);
+  EXPECT_NE(find<Ask>(site.run_over(kWindowsRun)), nullptr);
   EXPECT_NE(find<Resolve>(site.answered(pending(1), Outcome::kCounted)), nullptr);
   EXPECT_NE(find<Fold>(site.resolved(pending(1))), nullptr);
   EXPECT_NE(find<CompleteRun>(site.folded(kSecond)), nullptr);
@@ -166,7 +166,7 @@ TEST(SiteWindows, AModelThatComesIsFetchedToItsEnd) {
   SiteMachine site({});
   site.offered(window(1));
   site.model_flows(model(0));
-  EXPECT_EQ(find<FetchModel>(site.committed(kRun, RoundId(1), Verdict{}, model(1))), nullptr);
+  EXPECT_EQ(find<FetchModel>(site.committed(kWindowsRun, RoundId(1), Verdict{}, model(1))), nullptr);
   EXPECT_EQ(find<FetchModel>(site.offered(window(2))), nullptr);
   const Effects here = site.model_ready(model(0));
   ASSERT_NE(find<Train>(here), nullptr);
@@ -176,7 +176,7 @@ TEST(SiteWindows, AModelThatComesIsFetchedToItsEnd) {
 TEST(SiteWindows, OneThatDoesNotComeIsLeftForTheNewest) {
   SiteMachine site({});
   site.offered(window(1));
-  const Effects committed = site.committed(kRun, RoundId(1), Verdict{}, model(1));
+  const Effects committed = site.committed(kWindowsRun, RoundId(1), Verdict{}, model(1));
   ASSERT_NE(find<FetchModel>(committed), nullptr) << "the parent may have it no more";
   EXPECT_EQ(find<FetchModel>(committed)->model, model(1));
 }
@@ -184,19 +184,19 @@ TEST(SiteWindows, OneThatDoesNotComeIsLeftForTheNewest) {
 // It was on its way when the window opened, and let go on.
 TEST(SiteWindows, WhatWentNowhereIsSentAgainInTheWindowThatIsOpen) {
   SiteMachine site = waiting();
-  site.committed(kRun, RoundId(2), Verdict{}, model(2));
+  site.committed(kWindowsRun, RoundId(2), Verdict{}, model(2));
   site.offered(window(3));
   EXPECT_NE(find<Send>(site.answered(pending(1), Outcome::kPending)), nullptr);
   EXPECT_EQ(find<Send>(site.answered(pending(1), Outcome::kPending)), nullptr);
-  EXPECT_TRUE(site.not_taken(kRun, RoundId(3)).empty()) << "of this window: it is asked again by an opening";
-  EXPECT_NE(find<Ask>(site.not_taken(kRun, RoundId(2))), nullptr);
+  EXPECT_TRUE(site.not_taken(kWindowsRun, RoundId(3)).empty()) << "of this window: it is asked again by an opening";
+  EXPECT_NE(find<Ask>(site.not_taken(kWindowsRun, RoundId(2))), nullptr);
   EXPECT_NE(find<Send>(site.answered(pending(1), Outcome::kPending)), nullptr);
-  EXPECT_NE(find<Ask>(site.turned_away(kRun, RoundId(2))), nullptr) << "or somebody has it already";
+  EXPECT_NE(find<Ask>(site.turned_away(kWindowsRun, RoundId(2))), nullptr) << "or somebody has it already";
 }
 
 TEST(SiteWindows, InForbiddenHoursNothingIsBegunBeside) {
   SiteMachine site = waiting();
-  site.committed(kRun, RoundId(2), Verdict{}, model(2));
+  site.committed(kWindowsRun, RoundId(2), Verdict{}, model(2));
   site.model_ready(model(2));
   const Effects opened = site.offered(window(3), Error{Code::kFailedPrecondition, "not at night"});
   EXPECT_EQ(find<Train>(opened), nullptr);

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint64_t kChunks = 3;
 
-local::Metrics train(const local::Task& /*task*/, std::span<float> values, std::int64_t& /*steps*/) {
+local::Metrics train_alike(const local::Task& /*task*/, std::span<float> values, std::int64_t& /*steps*/) {
   for (float& value : values) value -= 0.5F;
   return {};
 }
@@ -37,7 +37,7 @@ class DigestTest : public SiteTest {
   ~DigestTest() override { stop_site(); }
   std::uint16_t parent_port() const override { return at_old_ ? old_.port() : parent_.port(); }
   void started() override {
-    worker_ = std::thread([this] { (void)work(worker_socket_, train); });
+    worker_ = std::thread([this] { (void)work(worker_socket_, train_alike); });
   }
   void stopped() override { worker_.join(); }
 

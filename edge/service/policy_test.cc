@@ -10,7 +10,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-local::Metrics train(const local::Task& /*task*/, std::span<float> values, std::int64_t& /*steps*/) {
+local::Metrics train_once(const local::Task& /*task*/, std::span<float> values, std::int64_t& /*steps*/) {
   for (float& value : values) value -= 0.5F;
   return {};
 }
@@ -20,7 +20,7 @@ class PolicyTest : public SiteTest {
   PolicyTest() : SiteTest({.codec = "fp32"}) {}  // 3 chunks of 1,024, 1,024 and 352 bytes
   ~PolicyTest() override { stop_site(); }
   void started() override {
-    worker_ = std::thread([this] { (void)work(worker_socket_, train); });
+    worker_ = std::thread([this] { (void)work(worker_socket_, train_once); });
   }
   void stopped() override { worker_.join(); }
 

@@ -16,10 +16,11 @@
 namespace fluvial::edge {
 
 // What a test trains: changes the values, may count steps, and says what it measured.
-using Train = std::function<local::Metrics(const local::Task& task, std::span<float> values, std::int64_t& steps)>;
+using TrainFunction =
+    std::function<local::Metrics(const local::Task& task, std::span<float> values, std::int64_t& steps)>;
 
 // Serves each task until the agent lets it go. Blocking.
-inline Status work(const std::filesystem::path& socket, const Train& train) {
+inline Status work(const std::filesystem::path& socket, const TrainFunction& train) {
   FLUVIAL_ASSIGN(local::WorkerClient client,
                  local::WorkerClient::attach_with_retry(socket, {.name = "trainer"}, std::chrono::minutes(1)));
   for (;;) {

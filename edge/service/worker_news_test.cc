@@ -5,7 +5,7 @@
 namespace fluvial::edge {
 namespace {
 
-constexpr RunId kRun{1};
+constexpr RunId kNewsRun{1};
 
 // Writes down what it is told, in a word or two.
 class ToldTrainers final : public Trainers {
@@ -55,7 +55,7 @@ class WorkerNewsTest : public testing::Test {
   }
   static HeldModel model(std::uint64_t version) {
     const std::vector<float> values = draw(version, 4);
-    return held_model(kRun, version, round::Schema::make({{"w", round::DType::kF32, {4}}}).value(),
+    return held_model(kNewsRun, version, round::Schema::make({{"w", round::DType::kF32, {4}}}).value(),
                       std::as_bytes(std::span(values)));
   }
   void stop() {
@@ -68,9 +68,9 @@ class WorkerNewsTest : public testing::Test {
   // Its first round is committed, and that was the last one.
   void end_run() {
     on_strand([&] {
-      news_.carry_out(news_.ends().opened(kRun, "test", RoundId(1), model(0).ref));
-      news_.carry_out(news_.ends().committed(kRun, RoundId(1), model(1).ref));
-      news_.carry_out(news_.ends().ended(kRun, "done"));
+      news_.carry_out(news_.ends().opened(kNewsRun, "test", RoundId(1), model(0).ref));
+      news_.carry_out(news_.ends().committed(kNewsRun, RoundId(1), model(1).ref));
+      news_.carry_out(news_.ends().ended(kNewsRun, "done"));
     });
   }
 

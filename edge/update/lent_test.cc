@@ -15,11 +15,11 @@ namespace {
 
 using round::Outcome;
 
-constexpr const char* kCodec = "onebit_adam:freeze=2,beta1=0.75,block=128";
+constexpr const char* kOnebit = "onebit_adam:freeze=2,beta1=0.75,block=128";
 constexpr float kFactor = 3;  // beta1 / (1 - beta1)
 
 // What a site carries, by a loop of the test's own.
-struct Expected {
+struct ExpectedLoan {
   std::vector<float> residual = std::vector<float>(kValues);
   std::vector<float> lent = std::vector<float>(kValues);
 
@@ -63,14 +63,14 @@ class LentTest : public StoreTest {
 };
 
 TEST_F(LentTest, CountedUsesItUpLateGivesItBackRefusedLeavesItAsItWas) {
-  Expected site;
+  ExpectedLoan site;
   std::uint64_t round = 0;
   for (const Outcome outcome :
        {Outcome::kCounted, Outcome::kLate, Outcome::kCounted, Outcome::kLate, Outcome::kLate, Outcome::kRefused,
         Outcome::kCounted, Outcome::kRefused, Outcome::kLate, Outcome::kCounted}) {
     SCOPED_TRACE(++round);
-    const store::PendingUpdate update = encode(training(round, kCodec)).value();
-    const Expected before = site;
+    const store::PendingUpdate update = encode(training(round, kOnebit)).value();
+    const ExpectedLoan before = site;
     const std::vector<float> p = site.train(round, momentum_);
     EXPECT_EQ(p_of(update), p);
     EXPECT_EQ(update.read_chunk(0)->size(), round <= 2 ? kChunk * sizeof(float) : 8 + 2 * 4 + kChunk / 8);
@@ -84,12 +84,12 @@ TEST_F(LentTest, CountedUsesItUpLateGivesItBackRefusedLeavesItAsItWas) {
 
 // An update that no round will take is lent nothing: it is in the residual as it is.
 TEST_F(LentTest, WhatIsTooLateToBeSentIsLentNothing) {
-  Expected site;
-  const store::PendingUpdate third = encode(training(3, kCodec)).value();
+  ExpectedLoan site;
+  const store::PendingUpdate third = encode(training(3, kOnebit)).value();
   site.late(site.train(3, momentum_));
   resolve(3, Outcome::kLate);
-  Training fourth = training(4, kCodec);
-  fourth.handed = handed_down(kCodec, 4, draw(1'004));
+  Training fourth = training(4, kOnebit);
+  fourth.handed = handed_down(kOnebit, 4, draw(1'004));
   ASSERT_TRUE(fold_update(fourth.job(), *store_, serial_).ok());
   const std::vector<float> p = site.train(4, {});
   std::vector<float> residual(kValues);
@@ -97,19 +97,19 @@ TEST_F(LentTest, WhatIsTooLateToBeSentIsLentNothing) {
   EXPECT_EQ(residual, p);
   site.late(p);
   reopen();
-  const store::PendingUpdate fifth = encode(training(5, kCodec)).value();
+  const store::PendingUpdate fifth = encode(training(5, kOnebit)).value();
   EXPECT_EQ(p_of(fifth), site.train(5, momentum_));
 }
 
 TEST_F(LentTest, WithoutTheMomentumOfItsRoundNothingIsEncoded) {
-  Training third = training(3, kCodec);
+  Training third = training(3, kOnebit);
   third.handed = {};
   const auto without = encode_update(third.job(), *store_, serial_);
   ASSERT_FALSE(without.ok());
   EXPECT_THAT(without.error().message, testing::HasSubstr("round 3 begins with a momentum of 0 bytes, expected "));
   EXPECT_FALSE(*store_->pending(kRun)) << "nothing is durable";
-  Training second = training(2, kCodec);
-  second.handed = handed_down(kCodec, 3, draw(1));
+  Training second = training(2, kOnebit);
+  second.handed = handed_down(kOnebit, 3, draw(1));
   EXPECT_FALSE(encode_update(second.job(), *store_, serial_).ok()) << "in the warm-up there is none";
 }
 
@@ -118,7 +118,7 @@ class DamagedTest : public LentTest, public testing::WithParamInterface<std::pai
 
 TEST_P(DamagedTest, AResidualAndItsRecordAreDroppedTogether) {
   const auto [first, count] = GetParam();  // of the residual's values, and those of the record behind them; 0: cut off
-  ASSERT_TRUE(encode(training(3, kCodec)).ok());
+  ASSERT_TRUE(encode(training(3, kOnebit)).ok());
   resolve(3, Outcome::kLate);
   const std::vector<std::string> names = files_.list("/site/tensors").value();
   for (const std::string& name : names) {
@@ -130,11 +130,11 @@ TEST_P(DamagedTest, AResidualAndItsRecordAreDroppedTogether) {
   }
   reopen();
   std::atomic<std::uint64_t> lost = 0;
-  Training fourth = training(4, kCodec);
+  Training fourth = training(4, kOnebit);
   const std::vector<float> none(kValues);
   UpdateJob job = fourth.job();
   job.residual_lost = &lost;
-  EXPECT_EQ(p_of(encode_update(job, *store_, serial_).value()), Expected().train(4, none));
+  EXPECT_EQ(p_of(encode_update(job, *store_, serial_).value()), ExpectedLoan().train(4, none));
   EXPECT_EQ(lost, kValues);
 }
 
@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(Where, DamagedTest,
 
 // The training's own update is too long: the parent refuses it by name, as it does with any codec.
 TEST_F(LentTest, AnUpdateThatIsTooLongByItselfIsNotFitted) {
-  Training third = training(3, kCodec);
+  Training third = training(3, kOnebit);
   third.plan.update_norm_max = 0.5;
   const round::Plan plan = third.plan;
   const auto update = encode(std::move(third));
@@ -159,7 +159,7 @@ TEST_F(LentTest, AnUpdateThatIsTooLongByItselfIsNotFitted) {
 TEST_F(LentTest, WhatTheMomentumMakesTooLongIsFitted) {
   std::vector<float> local = draw(3);
   for (float& value : local) value -= 0.001F;
-  Training third = training(3, kCodec, draw(3), local);
+  Training third = training(3, kOnebit, draw(3), local);
   third.plan.update_norm_max = 0.5;
   const round::Plan plan = third.plan;
   const auto update = encode(std::move(third));

@@ -21,12 +21,12 @@ namespace {
 
 namespace reference = kernels::reference;
 
-constexpr std::uint64_t kRounds = 7;
-constexpr std::size_t kSide = 30, kRank = 2, kCut = kSide * kSide;
-constexpr const char* kCodec = "powersgd:rank=2";
+constexpr std::uint64_t kRoundsOfPasses = 7;
+constexpr std::size_t kCrashSide = 30, kCrashRank = 2, kCrashCut = kCrashSide * kCrashSide;
+constexpr const char* kPassCodec = "powersgd:rank=2";
 
 // What happens to the site in a round.
-enum class Fate {
+enum class PassFate {
   kCounted,
   kCountedInTheSecond,  // attempt: the first one ends after it has sent its second pass
   kDropsOut,            // committed without its second pass
@@ -34,13 +34,14 @@ enum class Fate {
   kRefused,             // as invalid, in the second pass
   kMissesTheFirst,      // committed without it
 };
-Fate fate_of(std::uint64_t round) {
-  static constexpr Fate kFates[kRounds] = {Fate::kCounted, Fate::kCountedInTheSecond, Fate::kDropsOut, Fate::kUnheard,
-                                           Fate::kRefused, Fate::kMissesTheFirst,     Fate::kCounted};
+PassFate fate_of(std::uint64_t round) {
+  static constexpr PassFate kFates[kRoundsOfPasses] = {
+      PassFate::kCounted, PassFate::kCountedInTheSecond, PassFate::kDropsOut, PassFate::kUnheard,
+      PassFate::kRefused, PassFate::kMissesTheFirst,     PassFate::kCounted};
   return kFates[round - 1];
 }
-bool is_counted(Fate fate) {
-  return fate == Fate::kCounted || fate == Fate::kCountedInTheSecond || fate == Fate::kUnheard;
+bool is_pass_counted(PassFate fate) {
+  return fate == PassFate::kCounted || fate == PassFate::kCountedInTheSecond || fate == PassFate::kUnheard;
 }
 
 // The openings that the site hears in a round, one after the other.
@@ -48,14 +49,14 @@ struct Heard {
   std::uint32_t attempt;
   std::uint32_t pass;
 };
-std::vector<Heard> script_of(Fate fate) {
+std::vector<Heard> script_of(PassFate fate) {
   switch (fate) {
-    case Fate::kCounted:
-    case Fate::kRefused: return {{1, 0}, {1, 1}};
-    case Fate::kCountedInTheSecond:
-    case Fate::kUnheard: return {{1, 0}, {1, 1}, {2, 0}, {2, 1}};
-    case Fate::kDropsOut: return {{1, 0}, {1, 1}, {2, 0}};
-    case Fate::kMissesTheFirst: return {{1, 0}};
+    case PassFate::kCounted:
+    case PassFate::kRefused: return {{1, 0}, {1, 1}};
+    case PassFate::kCountedInTheSecond:
+    case PassFate::kUnheard: return {{1, 0}, {1, 1}, {2, 0}, {2, 1}};
+    case PassFate::kDropsOut: return {{1, 0}, {1, 1}, {2, 0}};
+    case PassFate::kMissesTheFirst: return {{1, 0}};
   }
   return {};
 }
@@ -68,13 +69,13 @@ round::ModelRef model_before(std::uint64_t round) {
 
 // What the others make of a pass with the site.
 Buffer mean_of(std::uint64_t round, std::uint32_t attempt) {
-  Buffer mean = aggregate::begin_mean({Epoch(1), AttemptId(attempt), 0}, kSide * kRank);
-  std::ranges::copy(draw(1000 * round + attempt, kSide * kRank), aggregate::mean_values(mean).begin());
+  Buffer mean = aggregate::begin_mean({Epoch(1), AttemptId(attempt), 0}, kCrashSide * kCrashRank);
+  std::ranges::copy(draw(1000 * round + attempt, kCrashSide * kCrashRank), aggregate::mean_values(mean).begin());
   return mean;
 }
 
 // The root, as durable as its journal: it outlives every crash of the site.
-struct Root {
+struct PassRoot {
   struct Sent {
     Digest digest{};
     std::vector<float> values;
@@ -86,20 +87,20 @@ struct Root {
   std::uint64_t decided = 0;  // rounds up to here are committed
 };
 
-struct Crash {};
+struct PassCrash {};
 
 // One life of the agent, from its start to its end or its death.
-class Life {
+class PassLife {
  public:
-  Life(store::MemoryFileSystem& files, Root& root) : files_(files), root_(root) {}
+  PassLife(store::MemoryFileSystem& files, PassRoot& root) : files_(files), root_(root) {}
 
   void run() {
     auto opened = open_site_store(files_, "/site");
-    if (!opened.ok()) throw Crash{};
+    if (!opened.ok()) throw PassCrash{};
     store_ = std::move(*opened);
     machine_.emplace(pending());
     step(machine_->connected());
-    for (; root_.round <= kRounds; ++root_.round, root_.at = 0) {
+    for (; root_.round <= kRoundsOfPasses; ++root_.round, root_.at = 0) {
       const std::vector<Heard> script = script_of(fate_of(root_.round));
       for (; root_.at < script.size() && root_.decided < root_.round; ++root_.at) {
         step(machine_->offered(offer(script[root_.at])));
@@ -113,7 +114,7 @@ class Life {
  private:
   template <typename T>
   T must(Result<T> result) {
-    if (files_.crashed()) throw Crash{};
+    if (files_.crashed()) throw PassCrash{};
     EXPECT_TRUE(result.ok()) << result.error().to_string();
     return std::move(*result);
   }
@@ -136,7 +137,7 @@ class Life {
     offer.run = kRun;
     offer.round = RoundId(root_.round);
     offer.base = model_before(root_.round);
-    offer.plan = training(root_.round, kCodec).plan;
+    offer.plan = training(root_.round, kPassCodec).plan;
     offer.attempt = AttemptId(heard.attempt);
     offer.epoch = Epoch(1);
     offer.pass = round::Pass{.index = heard.pass, .count = 2, .value_count = 60};
@@ -146,17 +147,17 @@ class Life {
     return offer;
   }
   void commit() {
-    const Fate fate = fate_of(root_.round);
+    const PassFate fate = fate_of(root_.round);
     const std::uint32_t last = script_of(fate).back().attempt;
-    if (root_.decided < root_.round && is_counted(fate)) {
+    if (root_.decided < root_.round && is_pass_counted(fate)) {
       root_.counted[root_.round] = root_.sent.at({root_.round, last, 1}).digest;
     }
     root_.decided = root_.round;
-    if (fate == Fate::kUnheard) return;
+    if (fate == PassFate::kUnheard) return;
     Verdict verdict;
-    if (is_counted(fate)) verdict.counted = root_.counted.at(root_.round);
-    verdict.refused = fate == Fate::kRefused;
-    verdict.late = !is_counted(fate) && !verdict.refused;
+    if (is_pass_counted(fate)) verdict.counted = root_.counted.at(root_.round);
+    verdict.refused = fate == PassFate::kRefused;
+    verdict.late = !is_pass_counted(fate) && !verdict.refused;
     step(machine_->committed(kRun, RoundId(root_.round), verdict, model_before(root_.round + 1)));
   }
   Outcome outcome(const Pending& pending) const {
@@ -164,7 +165,7 @@ class Life {
     if (round > root_.decided) return Outcome::kPending;
     const auto counted = root_.counted.find(round);
     if (counted != root_.counted.end() && counted->second == pending.digest) return Outcome::kCounted;
-    return fate_of(round) == Fate::kRefused ? Outcome::kRefused : Outcome::kLate;
+    return fate_of(round) == PassFate::kRefused ? Outcome::kRefused : Outcome::kLate;
   }
 
   // ---- the site
@@ -176,7 +177,7 @@ class Life {
   void apply(const FetchMean& effect) { step(machine_->mean_ready(effect.offer.pass->mean->digest)); }
   void apply(const Train& effect) { step(machine_->trained(effect.work)); }
   void apply(const Encode& effect) {
-    const Training made = training(effect.offer.round.value(), kCodec);
+    const Training made = training(effect.offer.round.value(), kPassCodec);
     step(machine_->encoded(effect.work, pending_of(must(encode_first_pass(made.job(), {}, *store_, serial_)).info())));
   }
   void apply(const EncodePass& effect) {
@@ -188,13 +189,13 @@ class Life {
     step(machine_->pass_encoded(*pending()));
   }
   void apply(const Fold& effect) {
-    must(fold_update(training(effect.offer.round.value(), kCodec).job(), *store_, serial_));
+    must(fold_update(training(effect.offer.round.value(), kPassCodec).job(), *store_, serial_));
     step(machine_->folded(effect.work));
   }
   void apply(const Send& effect) {
     const std::uint32_t pass = effect.offer.pass_index();
     const store::PendingUpdate update = *must(pass == 0 ? store_->pending(kRun) : store_->pending_pass(kRun));
-    Root::Sent sent{update.info().digest, {}};
+    PassRoot::Sent sent{update.info().digest, {}};
     for (std::uint64_t i = 0; i < update.info().start.chunk_count; ++i) {
       const Buffer chunk = must(update.read_chunk(i));
       const std::size_t before = sent.values.size();
@@ -217,14 +218,14 @@ class Life {
   void apply(const DeclineRound& effect) { ADD_FAILURE() << effect.error.to_string(); }
 
   store::MemoryFileSystem& files_;
-  Root& root_;
+  PassRoot& root_;
   Serial serial_;
   std::unique_ptr<store::SiteStore> store_;
   std::optional<SiteMachine> machine_;
   InOrder<Effect> effects_;
 };
 
-struct End {
+struct PassEnd {
   bool crashed = false;
   std::vector<float> residual = std::vector<float>(kValues);
   std::map<std::uint64_t, Digest> counted;
@@ -234,25 +235,26 @@ struct End {
 void take(std::vector<double>& sum, std::uint64_t round, std::uint32_t attempt, const std::vector<float>& sent) {
   const Buffer mean = mean_of(round, attempt);
   const std::span<const float> p = aggregate::mean_values(ByteSpan(mean.span()));
-  const std::vector<double> basis = reference::orthonormal({p.begin(), p.end()}, kSide, kRank);
-  const reference::Matrix product =
-      reference::outer(basis, {sent.begin(), sent.begin() + kSide * kRank}, kSide, kSide, kRank);
-  for (std::size_t i = 0; i < kCut; ++i) sum[i] -= product.values[i];
-  for (std::size_t i = kCut; i < kValues; ++i) sum[i] -= static_cast<double>(sent[kSide * kRank + i - kCut]);
+  const std::vector<double> basis = reference::orthonormal({p.begin(), p.end()}, kCrashSide, kCrashRank);
+  const reference::Matrix product = reference::outer(basis, {sent.begin(), sent.begin() + kCrashSide * kCrashRank},
+                                                     kCrashSide, kCrashSide, kCrashRank);
+  for (std::size_t i = 0; i < kCrashCut; ++i) sum[i] -= product.values[i];
+  for (std::size_t i = kCrashCut; i < kValues; ++i)
+    sum[i] -= static_cast<double>(sent[kCrashSide * kCrashRank + i - kCrashCut]);
 }
 
 // Dies at operation `at`, if there is one, and again some operations into the next life.
-End live(std::optional<std::uint64_t> at, store::Unsynced unsynced) {
+PassEnd live(std::optional<std::uint64_t> at, store::Unsynced unsynced) {
   store::MemoryFileSystem files;
-  Root root;
-  End end;
+  PassRoot root;
+  PassEnd end;
   std::optional<std::uint64_t> next = at;
   for (;;) {
     if (next) files.fail_at(*next, store::Fault::kCrash);
     next.reset();
     try {
-      Life(files, root).run();
-    } catch (const Crash&) {
+      PassLife(files, root).run();
+    } catch (const PassCrash&) {
       EXPECT_TRUE(files.crashed()) << "an error without a crash";
     }
     if (!files.crashed()) break;  // it may also have died while it ended
@@ -266,8 +268,8 @@ End live(std::optional<std::uint64_t> at, store::Unsynced unsynced) {
 
   // In every coordinate, the counted, remaining and refused parts add up to what the site made.
   std::vector<double> balance(kValues);
-  for (std::uint64_t r = 1; r <= kRounds; ++r) {
-    if (fate_of(r) == Fate::kRefused) continue;  // made, and rightly dropped
+  for (std::uint64_t r = 1; r <= kRoundsOfPasses; ++r) {
+    if (fate_of(r) == PassFate::kRefused) continue;  // made, and rightly dropped
     const std::vector<float> base = draw(r), local = draw(r + 100);
     for (std::size_t i = 0; i < kValues; ++i)
       balance[i] += static_cast<double>(base[i]) - static_cast<double>(local[i]);
@@ -286,13 +288,13 @@ End live(std::optional<std::uint64_t> at, store::Unsynced unsynced) {
 }
 
 TEST(PassesCrash, AtEveryOperationOfTheDisk) {
-  const End calm = live({}, store::Unsynced::kLost);
+  const PassEnd calm = live({}, store::Unsynced::kLost);
   ASSERT_FALSE(testing::Test::HasFailure());
   EXPECT_EQ(calm.counted.size(), 4u);
   for (std::uint64_t at = 0;; ++at) {
     static constexpr store::Unsynced kModes[] = {store::Unsynced::kLost, store::Unsynced::kKept,
                                                  store::Unsynced::kTorn};
-    const End end = live(at, kModes[at % 3]);
+    const PassEnd end = live(at, kModes[at % 3]);
     ASSERT_FALSE(testing::Test::HasFailure()) << "crash at operation " << at;
     if (!end.crashed) break;
     // It is as if it had never died: the same bytes were counted, the same residual is left.

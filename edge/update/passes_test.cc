@@ -30,7 +30,7 @@ std::vector<float> sent(const store::PendingUpdate& update) {
   return values;
 }
 
-double norm_of(std::span<const float> values) { return std::sqrt(square_sum(values)); }
+double euclidean_norm(std::span<const float> values) { return std::sqrt(square_sum(values)); }
 
 class UpdatePasses : public testing::Test {
  protected:
@@ -106,7 +106,7 @@ TEST_F(UpdatePasses, TheSecondSendsTheProductWithTheBasisAndWhatIsNotCut) {
     ASSERT_NEAR(static_cast<double>(left[i]) + counted.values[i], p[i], 4e-6) << i;
   }
   for (std::size_t i = kCut; i < kValues; ++i) ASSERT_EQ(left[i], 0.0F) << i;
-  EXPECT_NEAR(*made.info().left_norm, norm_of(left), 1e-6);
+  EXPECT_NEAR(*made.info().left_norm, euclidean_norm(left), 1e-6);
 }
 
 TEST_F(UpdatePasses, WhatWasMadeOfAMeanIsThereAfterARestartAndNotMadeAgain) {
@@ -154,17 +154,18 @@ TEST_F(UpdatePasses, WhatIsSentIsWithinTheBoundsAndTheRestIsLeft) {
     const auto made = encode_first_pass(training.job(), {}, *store, serial_);
     ASSERT_TRUE(made.ok()) << made.error().to_string();
     const std::vector<float> p = p_of(*made);
-    ASSERT_GT(norm_of(p), 8) << "the bounds are felt";
+    ASSERT_GT(euclidean_norm(p), 8) << "the bounds are felt";
     const std::vector<float> mean = sent(*made);
     const auto last = encode_pass(second_of(training, mean), *store, serial_);
     ASSERT_TRUE(last.ok()) << last.error().to_string();
     for (const store::PendingUpdate* const pass : {&*made, &*last}) {
       const std::vector<float> values = sent(*pass);
       for (const float value : values) EXPECT_LE(std::abs(value), training.plan.value_abs_max);
-      if (by_norm) EXPECT_LE(norm_of(values), training.plan.update_norm_max);
+      if (by_norm) EXPECT_LE(euclidean_norm(values), training.plan.update_norm_max);
     }
     const std::vector<float> values = sent(*last);
-    if (by_norm) EXPECT_GT(norm_of(values), 0.999 * training.plan.update_norm_max) << "no less than there is room for";
+    if (by_norm)
+      EXPECT_GT(euclidean_norm(values), 0.999 * training.plan.update_norm_max) << "no less than there is room for";
     const std::vector<double> basis =
         reference::orthonormal(std::vector<double>(mean.begin(), mean.end()), kSide, kRank);
     const reference::Matrix counted = reference::outer(

@@ -35,14 +35,14 @@ Examples some_images() {
   return examples;
 }
 
-const ModelSpec kSpec{.kind = ModelKind::kMlp, .inputs = 4};
+const ModelSpec kWorkerSpec{.kind = ModelKind::kMlp, .inputs = 4};
 
 Task task_of(std::uint64_t id, TaskKind kind = TaskKind::kTrain) {
   Task task{.id = TaskId(id), .kind = kind, .run = RunId(1), .round = RoundId(5), .version = ModelVersion(4)};
-  task.schema = schema_of(kSpec);
+  task.schema = schema_of(kWorkerSpec);
   task.local_steps = 12;
   task.config = {{"learning_rate", 0.5}, {"batch_size", 3.0}};
-  Model model = initial_model(kSpec, 1);
+  Model model = initial_model(kWorkerSpec, 1);
   model.counters = {100};
   Buffer bytes(task.schema.model_bytes());
   model_to_bytes(task.schema, model, bytes.span());
@@ -108,9 +108,9 @@ TEST(DigitsWorker, TrainsTheTasksStepsOnItsImages) {
   const local::TaskResult result = done(agent, task);
   const Model trained = model_from_bytes(task.schema, result.model->bytes());
 
-  Model expected = initial_model(kSpec, 1);
+  Model expected = initial_model(kWorkerSpec, 1);
   const Score score =
-      train(kSpec, expected.parameters, some_images(), sgd_from_config(task.config).value(), 12, mix({7, 5, 2}));
+      train(kWorkerSpec, expected.parameters, some_images(), sgd_from_config(task.config).value(), 12, mix({7, 5, 2}));
   EXPECT_EQ(trained.parameters, expected.parameters);
   EXPECT_EQ(trained.counters, std::vector<std::int64_t>{112});
   EXPECT_EQ(result.weight, 25u);
@@ -151,7 +151,7 @@ TEST(DigitsWorker, TestsAModel) {
   const Running running(agent, TaskKind::kEvaluate, [&](local::WorkerClient& client, const Task& task) {
     return answer_evaluation(images, client, task);
   });
-  const Score score = evaluate(kSpec, initial_model(kSpec, 1).parameters, images);
+  const Score score = evaluate(kWorkerSpec, initial_model(kWorkerSpec, 1).parameters, images);
   EXPECT_EQ(done(agent, task_of(1, TaskKind::kEvaluate)).metrics,
             (local::Metrics{{"test_accuracy", score.accuracy}, {"test_loss", score.loss}}));
   agent.stop();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/format.h"
+#include "simulator/checks/widths.h"
 
 namespace fluvial::simulator {
 namespace {
@@ -13,8 +14,6 @@ namespace {
 constexpr std::size_t kHeadBytes = 32;
 constexpr double kRounding = 0x1p-16;  // of a product's fp32 sums, as a part of what was added up
 constexpr double kFull = 1 - 0x1p-12;  // of a bound: who sends less by a factor comes as near
-
-double wide(float value) { return static_cast<double>(value); }
 
 double greatest(const std::vector<double>& values) {
   double most = 0;

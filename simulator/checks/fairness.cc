@@ -7,7 +7,7 @@
 namespace fluvial::simulator {
 namespace {
 
-__extension__ using Wide = unsigned __int128;
+__extension__ using WideUnsigned = unsigned __int128;
 
 constexpr std::uint64_t kWindows = 256;
 
@@ -74,16 +74,16 @@ std::uint64_t fair_divisor(const Commits& commits, const round::Plan& plan, cons
     most = std::max(most, counts_for);
   }
   const std::map<SiteId, Tally> all = tallies(commits, plan, newest);
-  Wide sum = 0;
+  WideUnsigned sum = 0;
   std::uint64_t updates = 0;
   each_window(commits, newest, [&](std::uint64_t, const round::ContributorSet& before) {
     for (const auto& [site, entry] : before.entries()) {
-      sum += Wide{share_in(commits, all, site, newest)} * entry.weight;
+      sum += WideUnsigned{share_in(commits, all, site, newest)} * entry.weight;
       ++updates;
     }
   });
   if (updates == 0) return own;
-  const Wide twice = 2 * sum * in.size() / updates;  // the nearest whole number, the greater of two
+  const WideUnsigned twice = 2 * sum * in.size() / updates;  // the nearest whole number, the greater of two
   return std::max({most, (own + 1) / 2, static_cast<std::uint64_t>((twice + 1) / 2)});
 }
 

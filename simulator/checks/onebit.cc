@@ -8,12 +8,10 @@
 #include "core/base/check.h"
 #include "kernels/reference/sign.h"
 #include "simulator/checks/optimizer.h"
+#include "simulator/checks/widths.h"
 
 namespace fluvial::simulator {
 namespace {
-
-float narrow(double value) { return static_cast<float>(value); }
-double wide(float value) { return static_cast<double>(value); }
 
 double option(std::string_view codec, std::string_view key, double fallback) {
   const std::size_t at = codec.find(key);

@@ -4,13 +4,12 @@
 #include <cstddef>
 #include <limits>
 
+#include "simulator/checks/widths.h"
+
 namespace fluvial::simulator {
 namespace {
 
 using round::Optimizer;
-
-float narrow(double value) { return static_cast<float>(value); }
-double wide(float value) { return static_cast<double>(value); }
 
 // One tensor of the flat vector. Biases and norms (one dimension, or none) have the plain rate and no decay.
 struct Layer {

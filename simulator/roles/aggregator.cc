@@ -13,7 +13,7 @@ namespace fluvial::simulator {
 namespace {
 
 constexpr std::string_view kSoftware = "fluvial simulate";
-constexpr std::uint64_t kModelPartBytes = 1024;  // small, so that models can be cut off in the middle
+constexpr std::uint64_t kForwardedPartBytes = 1024;  // small, so that models can be cut off in the middle
 
 tree::HubOptions hub_options(Cast& cast, HostId host, std::optional<Renewing>& renewing) {
   tree::HubOptions options;
@@ -21,7 +21,7 @@ tree::HubOptions hub_options(Cast& cast, HostId host, std::optional<Renewing>& r
   options.spill_folder = "spill";
   options.self = cast.identity(host).node;
   options.software = kSoftware;
-  options.model_part_bytes = kModelPartBytes;
+  options.model_part_bytes = kForwardedPartBytes;
   if (renewing) {
     options.verify = renewing->renewal().verifier();
     options.past_certificate_max = cast.past_certificate_max();

@@ -16,7 +16,7 @@ namespace {
 constexpr double kModelBytes = 4e6;
 
 // Six sites below two aggregators, a model of a million values, and links that take most of the time.
-constexpr std::string_view kScenario = R"(name = "by hand"
+constexpr std::string_view kByHand = R"(name = "by hand"
 [tree]
 aggregators = 2
 sites = 3
@@ -46,12 +46,12 @@ progress_rounds = 0
 )";
 
 ScenarioFile scenario(const std::string& compute = "") {
-  return ScenarioFile::parse(std::string(kScenario) + compute, "by-hand.toml").value();
+  return ScenarioFile::parse(std::string(kByHand) + compute, "by-hand.toml").value();
 }
 
 using Change = std::pair<std::string_view, std::string_view>;  // a part of the text, and its replacement
 ScenarioFile scenario_with(std::initializer_list<Change> changes) {
-  std::string text(kScenario);
+  std::string text(kByHand);
   for (const auto& [before, after] : changes) text.replace(text.find(before), before.size(), after);
   return ScenarioFile::parse(text, "by-hand.toml").value();
 }

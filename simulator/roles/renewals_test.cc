@@ -12,7 +12,7 @@ namespace fluvial::simulator {
 namespace {
 
 constexpr std::uint64_t kRounds = 200;
-constexpr std::string_view kScenario = R"(name = "renewals in peace"
+constexpr std::string_view kInPeace = R"(name = "renewals in peace"
 [tree]
 aggregators = 2
 sites = 3
@@ -48,10 +48,10 @@ void lose_no_round(const std::string& scenario) {
   }
 }
 
-TEST(Renewals, NoRoundIsLostToThem) { lose_no_round(std::string(kScenario)); }
+TEST(Renewals, NoRoundIsLostToThem) { lose_no_round(std::string(kInPeace)); }
 
 TEST(Renewals, NorToOneAuthorityAfterAnother) {
-  std::string scenario(kScenario);
+  std::string scenario(kInPeace);
   const std::string none = "until_ms = 0";
   scenario.replace(scenario.find(none), none.size(), "until_ms = 60000");
   const std::string life = "life_s = 4\n";

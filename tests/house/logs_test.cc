@@ -7,7 +7,7 @@ namespace {
 
 const std::set<std::string> kFields = {"run", "site", "reason"};
 
-std::vector<Finding> check(const std::string& line) {
+std::vector<Finding> check_log(const std::string& line) {
   return check_logs({"a.cc", "void f() {\n" + line + "\n}\n"}, kFields);
 }
 
@@ -21,7 +21,7 @@ TEST(Logs, AGoodLinePasses) {
         R"(log.info(again ? "sent again" : "sent", {{"run", run}});)", R"(log_.warn(late_text(over), {{"run", run}});)",
         R"(metrics.log("x" + y, {{"other", 1}});)", R"(catalog.warn("no logger");)",
         R"x(log.info("a (bracket, \"quoted\")", {sender(), {"run", run}});)x"}) {
-    EXPECT_TRUE(check(line).empty()) << line << "\n" << to_string(check(line));
+    EXPECT_TRUE(check_log(line).empty()) << line << "\n" << to_string(check_log(line));
   }
 }
 
@@ -31,9 +31,9 @@ TEST(Logs, WhatCannotBeJoinedIsFound) {
         R"(log_.warn("site refused", {{"run", run}});)", R"(runtime.log.error("it failed: sorry");)",
         R"(log_.warn(gone ? "gone; another comes" : "failed");)", R"(log.info("open", {{"rund", run}});)",
         R"(log_.with({{"run", run}, {"rund", run}}).info("x");)", R"(round_log(attempt).warn("refused");)"}) {
-    EXPECT_EQ(check(line).size(), 1u) << line << "\n" << to_string(check(line));
+    EXPECT_EQ(check_log(line).size(), 1u) << line << "\n" << to_string(check_log(line));
   }
-  EXPECT_EQ(check(R"(log.info("run " + name);)").at(0).line, 2u);
+  EXPECT_EQ(check_log(R"(log.info("run " + name);)").at(0).line, 2u);
 }
 
 TEST(Logs, APagesTablesNameTheFields) {

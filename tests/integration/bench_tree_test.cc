@@ -19,7 +19,7 @@ value read_json(const std::string& path) {
   return content.ok() ? cli::parse_json(as_text(content->span()), path).value() : value();
 }
 
-constexpr int kParams = 30'000;
+constexpr int kBenchParams = 30'000;
 
 struct Shape {
   const char* codec;
@@ -43,7 +43,7 @@ value bench_tree(const Shape& shape) {
                                                            "--sites",       std::to_string(shape.sites),
                                                            "--aggregators", std::to_string(shape.aggregators),
                                                            "--tiers",       std::to_string(shape.tiers),
-                                                           "--params",      std::to_string(kParams),
+                                                           "--params",      std::to_string(kBenchParams),
                                                            "--codec",       shape.codec,
                                                            "--down",        shape.down,
                                                            "--rounds",      std::to_string(shape.rounds),
@@ -57,7 +57,7 @@ value bench_tree(const Shape& shape) {
 // on the state; with onebit_adam and freeze=1 from then on the momentum, a chunk of 118 scales and as many blocks of
 // bits.
 double vectors_down(const Shape& shape) {
-  if (std::string(shape.codec) == "onebit_adam:freeze=1") return 2.0 / 3 * (8 + 4 * 118 + kParams / 8 + 2);
+  if (std::string(shape.codec) == "onebit_adam:freeze=1") return 2.0 / 3 * (8 + 4 * 118 + kBenchParams / 8 + 2);
   if (std::string(shape.codec) != "powersgd") return 0;
   constexpr double kRank = 2, kMean = 16 + 4 * kRank * 173, kState = 32 + 4 * kRank * 172;
   return kMean + 2 * kState / 3;
@@ -76,7 +76,7 @@ TEST_P(BenchTree, CommitsExactSums) {
   if (shape.aggregators > 0) {  // one copy of the model crosses each of the coordinator's lines
     const int children = shape.tiers == 1 ? shape.aggregators : 1;
     EXPECT_DOUBLE_EQ(cli::number_member(figures, "bytes_down_root_round", 0),
-                     children * (kParams * sizeof(float) + vectors_down(shape)));
+                     children * (kBenchParams * sizeof(float) + vectors_down(shape)));
   }
   for (const value& process : cli::array_member(figures, "processes")) {
     EXPECT_GT(cli::count_member(process, "peak_rss_bytes"), 0U);
@@ -115,7 +115,7 @@ void expect_one_model(const char* codec, int rounds, double bytes_most) {
     if (flat.empty()) flat = model;
     EXPECT_EQ(model.size(), 64U);
     EXPECT_EQ(model, flat);
-    EXPECT_LT(cli::number_member(figures, "bytes_up_per_site_round", 1e9), bytes_most * kParams);
+    EXPECT_LT(cli::number_member(figures, "bytes_up_per_site_round", 1e9), bytes_most * kBenchParams);
   }
 }
 
@@ -136,7 +136,7 @@ TEST(BenchTrees, ADifferenceGoesDownTheSameInEveryTree) {
   const value deep = bench_tree({"fp32", 3, 2, 2, "delta:int8"});
   EXPECT_TRUE(cli::bool_member(deep, "exact"));
   EXPECT_EQ(cli::text_member(deep, "model_sha256"), cli::text_member(flat, "model_sha256"));
-  EXPECT_LT(cli::number_member(deep, "bytes_down_root_round", 0), 0.6 * kParams * sizeof(float));
+  EXPECT_LT(cli::number_member(deep, "bytes_down_root_round", 0), 0.6 * kBenchParams * sizeof(float));
   for (const char* down : {"fp16", "bf16", "delta:topk:ratio=0.01"}) {
     EXPECT_TRUE(cli::bool_member(bench_tree({"int8", 3, 2, 1, down}), "exact")) << down;
   }
@@ -148,7 +148,7 @@ TEST(BenchBound, StandsBesideTheTreeThatWasMeasured) {
   const std::string path = folder.file("bench.json");
   const CommandRun tree = run_fluvial(*supervisor, folder,
                                       {"bench", "tree", "--sites", "3", "--aggregators", "0", "--params",
-                                       std::to_string(kParams), "--rounds", "2", "--json", path});
+                                       std::to_string(kBenchParams), "--rounds", "2", "--json", path});
   ASSERT_EQ(tree.exit_status, 0) << tree.output;
   const value measured = read_json(path);
   EXPECT_GT(cli::number_member(measured, "processor_bound_seconds", 0), 0);
@@ -161,7 +161,7 @@ TEST(BenchBound, StandsBesideTheTreeThatWasMeasured) {
   ASSERT_EQ(ran.exit_status, 0) << ran.output;
   const value bound = cli::parse_json(ran.output, "the output").value();
   EXPECT_EQ(cli::count_member(bound, "sites"), 3U);
-  EXPECT_EQ(cli::number_member(bound, "bytes_down", 0), 3.0 * kParams * sizeof(float));
+  EXPECT_EQ(cli::number_member(bound, "bytes_down", 0), 3.0 * kBenchParams * sizeof(float));
   EXPECT_DOUBLE_EQ(cli::number_member(bound, "bytes_up", 0),
                    3 * cli::number_member(measured, "bytes_up_per_site_round", 0));
   EXPECT_LE(cli::number_member(bound, "bytes_up_least", 1e300), cli::number_member(bound, "bytes_up", 0));

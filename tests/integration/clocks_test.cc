@@ -21,7 +21,7 @@ namespace {
 #ifndef CLONE_NEWTIME
 constexpr int CLONE_NEWTIME = 0x80;  // glibc 2.36 does not name it
 #endif
-constexpr const char* kEnter = "/usr/bin/nsenter";
+constexpr const char* kNsenter = "/usr/bin/nsenter";
 
 // In a child, after fork(): makes the namespace, says whether it could, and keeps it until `hold` is closed.
 [[noreturn]] void become_maker(int told, int hold, const std::string& offsets) {
@@ -66,7 +66,7 @@ Result<local::UniqueFd> make_time_namespace(std::chrono::seconds ahead) {
 }
 
 TEST_F(FederationTest, NodesWhoseClocksDoNotAgreeCommitExactRounds) {
-  if (::access(kEnter, X_OK) != 0) GTEST_SKIP() << kEnter << " is not here";
+  if (::access(kNsenter, X_OK) != 0) GTEST_SKIP() << kNsenter << " is not here";
   using std::chrono::hours;
   cli::FederationShape shape{.sites = 3, .aggregators = 1};
   std::vector<local::UniqueFd> clocks;
@@ -75,7 +75,7 @@ TEST_F(FederationTest, NodesWhoseClocksDoNotAgreeCommitExactRounds) {
   for (const auto& [node, by] : ahead) {
     auto made = make_time_namespace(by);
     if (!made.ok()) GTEST_SKIP() << made.error().message;
-    shape.places[node].launcher = {kEnter, fmt::format("--time=/proc/{}/fd/{}", ::getpid(), made->get()), "--"};
+    shape.places[node].launcher = {kNsenter, fmt::format("--time=/proc/{}/fd/{}", ::getpid(), made->get()), "--"};
     clocks.push_back(std::move(*made));
   }
   shape.arguments["coordinator"] = {"--failover-after-ms", "300"};

@@ -17,7 +17,7 @@ namespace {
 using cli::json::value;
 using ::testing::HasSubstr;
 
-constexpr std::uint64_t kManyRounds = 10'000;  // more than a test waits for
+constexpr std::uint64_t kEndlessRounds = 10'000;  // more than a test waits for
 
 class FailoverTest : public FederationTest {
  protected:
@@ -102,10 +102,10 @@ TEST_F(FailoverTest, ASubtreeMovesWholeWithWhatTheCoordinatorHoldsOfIt) {
 TEST_F(FailoverTest, ChildrenGoHomeBetweenRoundsWhenTheirAggregatorIsBack) {
   start(quick(4, 2));
   add_workers();
-  const std::uint64_t run = start_run(plan(kManyRounds), 1'000);
+  const std::uint64_t run = start_run(plan(kEndlessRounds), 1'000);
   std::uint64_t round = 0;
   const auto rounds_until = [&](std::size_t at_coordinator) {
-    while (sites_at("coordinator") != at_coordinator && round < kManyRounds && !HasFailure()) {
+    while (sites_at("coordinator") != at_coordinator && round < kEndlessRounds && !HasFailure()) {
       wait_committed(run, ++round);
     }
     EXPECT_EQ(sites_at("coordinator"), at_coordinator) << "after round " << round;
@@ -194,7 +194,7 @@ TEST_P(ContradictionTest, PutsASiteInQuarantineUntilItIsCleared) {
     return true;
   });
   add_worker(2, gated(others, 2));
-  round::Plan wanted = plan(kManyRounds);
+  round::Plan wanted = plan(kEndlessRounds);
   wanted.quorum = wanted.participants_min = 1;
   const std::uint64_t run = start_run(wanted, 1'000);
   hold.wait_arrival(1);
@@ -251,7 +251,7 @@ TEST_F(FailoverTest, ASiteThatHangsIsLateAndComesBack) {
       return train(task, base, local);
     });
   }
-  round::Plan wanted = plan(kManyRounds);
+  round::Plan wanted = plan(kEndlessRounds);
   wanted.quorum = 2;
   wanted.adaptive_deadlines = false;
   wanted.soft_deadline = std::chrono::milliseconds(1'500);

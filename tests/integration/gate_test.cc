@@ -10,10 +10,10 @@ namespace {
 using cli::json::value;
 using ::testing::HasSubstr;
 
-constexpr std::uint64_t kParams = 1'000'000;
-constexpr std::uint64_t kUpdateBytes = kParams * sizeof(float);
-constexpr std::uint64_t kChunkValues = 1 << 16;
-constexpr std::uint64_t kChunkBytes = kChunkValues * sizeof(float);
+constexpr std::uint64_t kGateParams = 1'000'000;
+constexpr std::uint64_t kGateUpdateBytes = kGateParams * sizeof(float);
+constexpr std::uint64_t kGateChunkValues = 1 << 16;
+constexpr std::uint64_t kChunkBytes = kGateChunkValues * sizeof(float);
 constexpr std::uint64_t kTalkBytes = 64 << 10;  // handshakes, headers and heartbeats: far less than a chunk
 
 class GateTest : public FederationTest {
@@ -54,7 +54,7 @@ class GateTest : public FederationTest {
   }
   round::Plan chunked_plan(std::uint64_t rounds) const {
     round::Plan wanted = plan(rounds);
-    wanted.chunk_values = kChunkValues;
+    wanted.chunk_values = kGateChunkValues;
     return wanted;
   }
 
@@ -92,7 +92,7 @@ TEST_F(GateTest, AnUploadThatIsCutResumesWhereItStoppedAndCountsOnce) {
   RoundGate& hold = hold_from(2);
   add_worker(1, gated(hold, 1));
   add_worker(2);
-  const std::uint64_t run = start_run(chunked_plan(2), kParams);
+  const std::uint64_t run = start_run(chunked_plan(2), kGateParams);
   hold.wait_arrival(2);
   const std::uint64_t before = gate_.forwarded(Way::kUp);
   const std::vector<std::uint64_t> cuts = {1'000, 3 * kChunkBytes / 2, 1'000'000, 1'900'000};
@@ -103,7 +103,7 @@ TEST_F(GateTest, AnUploadThatIsCutResumesWhereItStoppedAndCountsOnce) {
     if (i < cuts.size()) gate_.cut_after(Way::kUp, cuts[i]);
   }
   wait_state(run, "done");
-  EXPECT_LE(gate_.forwarded(Way::kUp) - before, kUpdateBytes + cuts.size() * (kChunkBytes + kTalkBytes))
+  EXPECT_LE(gate_.forwarded(Way::kUp) - before, kGateUpdateBytes + cuts.size() * (kChunkBytes + kTalkBytes))
       << "a cut costs the chunk that it went through, and no more";
   EXPECT_THAT(log_of("aggregator-1"), HasSubstr("transfer goes on"));
   wait_status(1, [](const value& status) { return outcomes(status, "counted") == 2; });
@@ -111,14 +111,14 @@ TEST_F(GateTest, AnUploadThatIsCutResumesWhereItStoppedAndCountsOnce) {
 }
 
 TEST_F(GateTest, APartialThatIsCutResumesWhereItStopped) {
-  constexpr std::uint64_t kPackedChunkBytes = kChunkValues * sizeof(std::int64_t);  // at most
+  constexpr std::uint64_t kPackedChunkBytes = kGateChunkValues * sizeof(std::int64_t);  // at most
   cli::FederationShape shape{.sites = 2, .aggregators = 1};
   shape.arguments["aggregator"] = {"--session-reconnect-delay-max-ms", "500"};
   put_before_coordinator(gate_, shape, "aggregator-1");
   start(std::move(shape));
   RoundGate& hold = hold_from(2);
   for (std::uint64_t i = 1; i <= 2; ++i) add_worker(i, gated(hold, i));
-  const std::uint64_t run = start_run(chunked_plan(2), kParams);
+  const std::uint64_t run = start_run(chunked_plan(2), kGateParams);
   hold.wait_arrival(2, 2);
   const std::uint64_t undisturbed = gate_.forwarded(Way::kUp);  // the first round, with handshakes
   for (int i = 0; i < 2; ++i) {
@@ -137,11 +137,11 @@ TEST_F(GateTest, ABitThatFlipsEndsTheSessionAndNothingElse) {
   RoundGate& hold = hold_from(2);
   add_worker(1, gated(hold, 1));
   add_worker(2);
-  gate_.corrupt_after(Way::kDown, kUpdateBytes / 2);  // in the first model
-  const std::uint64_t run = start_run(chunked_plan(2), kParams);
+  gate_.corrupt_after(Way::kDown, kGateUpdateBytes / 2);  // in the first model
+  const std::uint64_t run = start_run(chunked_plan(2), kGateParams);
   gate_.wait_done(Way::kDown);
   hold.wait_arrival(2);
-  gate_.corrupt_after(Way::kUp, kUpdateBytes / 2);  // in an update
+  gate_.corrupt_after(Way::kUp, kGateUpdateBytes / 2);  // in an update
   hold.open();
   gate_.wait_done(Way::kUp);
   wait_state(run, "done");

@@ -451,4 +451,13 @@ std::vector<int> processes_that_mention(const std::string& text) {
   return found;
 }
 
+void copy_folder(const std::string& from, const std::string& to) {
+  std::filesystem::create_directory(to);
+  for (const auto& entry : std::filesystem::directory_iterator(from)) {
+    const std::string target = to + "/" + entry.path().filename().string();
+    if (entry.is_directory()) copy_folder(entry.path().string(), target);
+    if (entry.is_regular_file()) std::filesystem::copy_file(entry.path(), target);
+  }
+}
+
 }  // namespace fluvial::integration

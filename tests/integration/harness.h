@@ -163,5 +163,7 @@ cli::ProcessSpec fluvial_spec(const cli::WorkFolder& folder, const std::string& 
                               std::vector<std::string> arguments);
 // The ids of processes whose command line mentions `text`.
 std::vector<int> processes_that_mention(const std::string& text);
+// Files and folders; sockets are those of processes.
+void copy_folder(const std::string& from, const std::string& to);
 
 }  // namespace fluvial::integration

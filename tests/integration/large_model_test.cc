@@ -14,9 +14,9 @@ namespace {
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-constexpr std::uint64_t kParams = 1'000'000;
+constexpr std::uint64_t kLargeParams = 1'000'000;
 constexpr std::uint64_t kChunkValues = 2'048;
-constexpr std::uint64_t kUpdateBytes = kParams * sizeof(float);
+constexpr std::uint64_t kUpdateBytes = kLargeParams * sizeof(float);
 constexpr std::uint64_t kStagingBytes = 1 << 19;  // an eighth of an update, a sixteenth of a partial
 
 class LargeModelTest : public FederationTest {
@@ -48,7 +48,7 @@ TEST_F(LargeModelTest, WaitsOnTheDiskGoesOnWhereItWasCutOffAndIsExact) {
   add_worker(3);
   round::Plan wanted = plan(2);
   wanted.chunk_values = kChunkValues;
-  const std::uint64_t run = start_run(wanted, kParams);
+  const std::uint64_t run = start_run(wanted, kLargeParams);
   wait_in("aggregator-1", 2, 2);
   EXPECT_LE(gauge("staging_bytes"), kStagingBytes);
   EXPECT_EQ(gauge("staging_bytes") + gauge("staging_spilled_bytes"), 2.0 * kUpdateBytes);

@@ -18,14 +18,16 @@ constexpr bool kWatched = false;
 constexpr bool kWatched = false;
 #endif
 
-constexpr std::uint64_t kParams = 2'000'000;
+constexpr std::uint64_t kMemoryParams = 2'000'000;
 constexpr std::uint64_t kSites = 16;
 constexpr std::uint64_t kAside = 64'000'000;
 
 class MemoryTest : public FederationTest {
  protected:
   // A tenth more: what all parts take at most does not quite fit, and comes together seldom.
-  static std::uint64_t bound() { return (12 * kParams + store::staging_bytes_for(kParams) + kAside) * 11 / 10; }
+  static std::uint64_t bound() {
+    return (12 * kMemoryParams + store::staging_bytes_for(kMemoryParams) + kAside) * 11 / 10;
+  }
 };
 
 TEST_F(MemoryTest, OfAParentDoesNotGrowWithItsChildren) {
@@ -38,12 +40,13 @@ TEST_F(MemoryTest, OfAParentDoesNotGrowWithItsChildren) {
   for (const std::string& name : parents) pids.push_back(supervisor_->pid_of(federation_->process_of(name)));
   cli::MemoryPeaks peaks(pids);
   add_workers();
-  const std::uint64_t run = start_run(plan(3), kParams);
+  const std::uint64_t run = start_run(plan(3), kMemoryParams);
   wait_state(run, "done");
   const std::vector<std::uint64_t> most = peaks.stop();
   for (std::size_t i = 0; i < parents.size(); ++i) {
-    EXPECT_GT(most[i], 12 * kParams) << parents[i] << ": the sum and the model at least";
-    EXPECT_LT(most[i], bound()) << parents[i] << ": " << kSites << " updates are " << kSites * kParams * sizeof(float);
+    EXPECT_GT(most[i], 12 * kMemoryParams) << parents[i] << ": the sum and the model at least";
+    EXPECT_LT(most[i], bound()) << parents[i] << ": " << kSites << " updates are "
+                                << kSites * kMemoryParams * sizeof(float);
   }
   expect_exact(run, 3);
 }

@@ -8,7 +8,7 @@
 namespace fluvial::integration {
 namespace {
 
-constexpr std::uint64_t kParams = 3'000;
+constexpr std::uint64_t kOnebitParams = 3'000;
 
 class OnebitTest : public FederationTest {
  protected:
@@ -33,7 +33,7 @@ class OnebitTest : public FederationTest {
 TEST_F(OnebitTest, RoundsCommitThroughATree) {
   start(3, 1);
   add_workers();
-  const std::uint64_t run = start_run(onebit_plan(5), kParams);
+  const std::uint64_t run = start_run(onebit_plan(5), kOnebitParams);
   wait_state(run, "done");
   expect_exact(run, 5);
 }
@@ -60,7 +60,7 @@ TEST_F(OnebitTest, ARunGoesOnBehindTheWarmUpOfAnother) {
       return task.run.value() == 1 ? at_once(task, base, local) : held(task, base, local);
     });
   }
-  ASSERT_EQ(start_run(onebit_plan(4), kParams), 1u);
+  ASSERT_EQ(start_run(onebit_plan(4), kOnebitParams), 1u);
   wait_state(1, "done");
   round::Plan wanted = onebit_plan(3);
   wanted.codec = "onebit_adam:freeze=0";
@@ -88,7 +88,7 @@ TEST_F(OnebitTest, AcrossADeathOfASiteWhoseUpdateCameTooLate) {
   RoundGate& hold = hold_from(4);
   add_worker(1);
   add_worker(2, gated(hold, 2));
-  const std::uint64_t run = start_run(impatient_plan(8), kParams);
+  const std::uint64_t run = start_run(impatient_plan(8), kOnebitParams);
   hold.wait_arrival(4);
   gate.set(Way::kUp, {.forwards = false});
   hold.open();

@@ -20,7 +20,7 @@ namespace {
 using cli::json::value;
 using testing::HasSubstr;
 
-constexpr std::chrono::seconds kPatience{60};
+constexpr std::chrono::seconds kRenewalPatience{60};
 
 class RenewalTest : public FederationTest {
  protected:
@@ -42,13 +42,14 @@ class RenewalTest : public FederationTest {
   // Until its certificate is another one; that one's serial.
   std::string wait_renewed(const std::string& name, const std::string& before) const {
     std::string serial;
-    const auto changed = cli::retry(kPatience, [&]() -> Result<bool> { return (serial = serial_of(name)) != before; });
+    const auto changed =
+        cli::retry(kRenewalPatience, [&]() -> Result<bool> { return (serial = serial_of(name)) != before; });
     EXPECT_TRUE(changed.ok() && *changed) << name;
     return serial;
   }
   void wait_ended(const std::string& name, std::chrono::seconds since) const {
     const WallTime end = certificate_of(name).not_after() + since;
-    const auto ended = cli::retry(kPatience, [&]() -> Result<bool> { return SystemClock().wall_now() > end; });
+    const auto ended = cli::retry(kRenewalPatience, [&]() -> Result<bool> { return SystemClock().wall_now() > end; });
     EXPECT_TRUE(ended.ok() && *ended);
   }
   value node(const std::string& name) const {
@@ -60,7 +61,7 @@ class RenewalTest : public FederationTest {
     return {};
   }
   void wait_node(const std::string& name, const std::function<bool(const value&)>& wanted) const {
-    const auto came = cli::retry(kPatience, [&]() -> Result<bool> { return wanted(node(name)); });
+    const auto came = cli::retry(kRenewalPatience, [&]() -> Result<bool> { return wanted(node(name)); });
     EXPECT_TRUE(came.ok() && *came) << name;
   }
   void wait_connected(const std::string& name) const {
@@ -146,7 +147,7 @@ TEST_F(RenewalTest, KilledBetweenTheAnswerAndTheDiskItGoesOn) {
   start(living(4, 1, 0));
   for (std::size_t renewed = 1; renewed <= 4; ++renewed) {
     const std::size_t so_far = times("coordinator", "certificate renewed member=site-1");
-    const auto granted = cli::retry(kPatience, [&]() -> Result<bool> {
+    const auto granted = cli::retry(kRenewalPatience, [&]() -> Result<bool> {
       return times("coordinator", "certificate renewed member=site-1") > so_far;
     });
     ASSERT_TRUE(granted.ok() && *granted);
@@ -173,18 +174,9 @@ TEST_F(RenewalTest, AnOldFleetMovesOverByItself) {
   federation_->kill("site-1");  // the session to its aggregator goes on otherwise, and it hears nothing of it
   ASSERT_TRUE(federation_->restart("site-1").ok());
   for (const char* member : {"aggregator-1", "site-1"}) {
-    const auto moved = cli::retry(kPatience, [&]() -> Result<bool> { return left(member) <= std::chrono::days(1); });
+    const auto moved =
+        cli::retry(kRenewalPatience, [&]() -> Result<bool> { return left(member) <= std::chrono::days(1); });
     EXPECT_TRUE(moved.ok() && *moved) << member;
-  }
-}
-
-// Files and folders; sockets are those of processes.
-void copy_folder(const std::string& from, const std::string& to) {
-  std::filesystem::create_directory(to);
-  for (const auto& entry : std::filesystem::directory_iterator(from)) {
-    const std::string target = to + "/" + entry.path().filename().string();
-    if (entry.is_directory()) copy_folder(entry.path().string(), target);
-    if (entry.is_regular_file()) std::filesystem::copy_file(entry.path(), target);
   }
 }
 

@@ -19,16 +19,6 @@ using testing::HasSubstr;
 
 constexpr std::uint64_t kFork = 2;  // the last round of the backup
 
-// Files and folders; sockets are those of processes.
-void copy_folder(const std::string& from, const std::string& to) {
-  std::filesystem::create_directory(to);
-  for (const auto& entry : std::filesystem::directory_iterator(from)) {
-    const std::string target = to + "/" + entry.path().filename().string();
-    if (entry.is_directory()) copy_folder(entry.path().string(), target);
-    if (entry.is_regular_file()) std::filesystem::copy_file(entry.path(), target);
-  }
-}
-
 class RestoreTest : public FederationTest {
  protected:
   // Three sites below an aggregator have committed two rounds when the backup is made, and two more after it; the fifth

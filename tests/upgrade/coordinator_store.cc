@@ -3,7 +3,6 @@
 #include <ranges>
 #include <variant>
 
-#include "core/digest/sha256.h"
 #include "core/store/audit_log.h"
 #include "core/store/certificate_book.h"
 #include "core/store/journal.h"
@@ -20,7 +19,6 @@ namespace {
 using store::CoordinatorJournal;
 
 WallTime at(std::int64_t seconds) { return WallTime(std::chrono::seconds(seconds)); }
-Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
 
 round::Schema schema() {
   return round::Schema::make({{"w", round::DType::kF32, {2, 2}}, {"steps", round::DType::kI64, {1}}}).value();

@@ -3,14 +3,18 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/bytes.h"
 #include "core/base/result.h"
+#include "core/digest/sha256.h"
 #include "fluvial/v1/local.pb.h"
 #include "fluvial/v1/wire.pb.h"
 
 namespace fluvial::upgrade {
+
+inline Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
 
 // One frame of a session, or of an agent and its worker: as it crosses the wire, and as people read it.
 struct SessionFrame {

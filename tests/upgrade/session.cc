@@ -23,7 +23,6 @@ constexpr SiteId kSite{7};
 constexpr Epoch kLease{41};
 constexpr round::HistoryId kHistory = kRecordedHistory;
 
-Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
 std::string proto_digest(std::string_view text) { return wire::digest_to_proto(digest_of(text)); }
 
 Envelope hello(Epoch lease) {

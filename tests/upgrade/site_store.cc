@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "core/digest/sha256.h"
 #include "tests/upgrade/recording.h"
 
 namespace fluvial::upgrade {
@@ -12,8 +11,6 @@ using store::SiteStore;
 
 constexpr std::uint64_t kValues = 6;
 constexpr std::uint64_t kRunsMax = 16;  // that a fixture has
-
-Digest digest_of(std::string_view text) { return sha256(as_byte_span(text)); }
 
 std::vector<float> values(float first) {
   std::vector<float> values(kValues);

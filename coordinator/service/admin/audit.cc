@@ -15,7 +15,7 @@ namespace {
 namespace json = boost::json;
 constexpr std::uint64_t kEntriesMax = 1'000;
 
-net::Awaitable<Reply> list(Context* admin, Call call) {
+net::Awaitable<Reply> list_audit(Context* admin, Call call) {
   const Result<std::uint64_t> after = call.number("after", 0);
   const Result<std::uint64_t> limit = call.number("limit", kEntriesMax);
   if (!after.ok()) co_return after.error();
@@ -40,6 +40,6 @@ net::Awaitable<Reply> list(Context* admin, Call call) {
 
 }  // namespace
 
-void add_audit(Router& router) { router.get("/v1/audit", list); }
+void add_audit(Router& router) { router.get("/v1/audit", list_audit); }
 
 }  // namespace fluvial::coordinator::admin

@@ -44,7 +44,7 @@ net::Awaitable<Reply> answer_view(Context* admin) {
   co_return view_json(*view);
 }
 
-net::Awaitable<Reply> show(Context* admin, Call) { return answer_view(admin); }
+net::Awaitable<Reply> show_authority(Context* admin, Call) { return answer_view(admin); }
 
 // Takes the step, lets everything follow that is made of the authority, and says so in the log.
 net::Awaitable<Reply> take(Context* admin, const char* said, std::function<Status(WallTime)> step) {
@@ -91,7 +91,7 @@ Result<std::optional<identity::IssuerFiles>> files_of(const Call& call) {
   return Error{Code::kInvalidArgument, "certificate, key and root belong together: give all three, or none"};
 }
 
-net::Awaitable<Reply> begin(Context* admin, Call call) {
+net::Awaitable<Reply> begin_rollover(Context* admin, Call call) {
   const auto files = files_of(call);
   if (!files.ok()) co_return files.error();
   const store::AuditEntry entry = call.entry(store::AuditKind::kRolloverBegun);
@@ -127,8 +127,8 @@ net::Awaitable<Reply> end(Context* admin, Call call) {
 }  // namespace
 
 void add_authority(Router& router) {
-  router.get("/v1/authority", show);
-  router.post("/v1/authority/rollover/begin", begin);
+  router.get("/v1/authority", show_authority);
+  router.post("/v1/authority/rollover/begin", begin_rollover);
   router.post("/v1/authority/rollover/undo", undo);
   router.post("/v1/authority/rollover/issue", issue);
   router.post("/v1/authority/rollover/end", end);

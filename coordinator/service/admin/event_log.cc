@@ -7,7 +7,7 @@
 namespace fluvial::coordinator::admin {
 namespace {
 
-std::optional<std::uint64_t> to_number(std::string_view text) {
+std::optional<std::uint64_t> number_in(std::string_view text) {
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
@@ -63,8 +63,8 @@ std::string EventLog::id_of(std::uint64_t number) const {
 
 std::optional<std::uint64_t> EventLog::number_of(std::string_view id) const {
   const std::size_t dash = id.find('-');
-  if (dash == std::string_view::npos || to_number(id.substr(0, dash)) != epoch_.value()) return std::nullopt;
-  const std::optional<std::uint64_t> number = to_number(id.substr(dash + 1));
+  if (dash == std::string_view::npos || number_in(id.substr(0, dash)) != epoch_.value()) return std::nullopt;
+  const std::optional<std::uint64_t> number = number_in(id.substr(dash + 1));
   if (!number || !is_complete_after(*number)) return std::nullopt;
   return number;
 }

@@ -80,7 +80,7 @@ net::Awaitable<net::HttpResponse> read(Context* admin, Call call) {
   co_return response;
 }
 
-net::Awaitable<Reply> list(Context* admin, Call call) {
+net::Awaitable<Reply> list_models(Context* admin, Call call) {
   const Result<RunId> run = co_await admin->run_or_latest(call.names[0]);
   if (!run.ok()) co_return run.error();
   Result<std::string> text = co_await admin->runtime.pool.run([&]() -> Reply {
@@ -150,7 +150,7 @@ net::Awaitable<Reply> remove_label(Context* admin, Call call) {
 }  // namespace
 
 void add_models(Router& router) {
-  router.get("/v1/models/{run}", list);
+  router.get("/v1/models/{run}", list_models);
   router.get("/v1/models/{run}/{round}", find);
   router.post("/v1/models/{run}/unlabel", remove_label);
   router.post("/v1/models/{run}/{round}/label", label);

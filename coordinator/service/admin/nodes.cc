@@ -13,7 +13,7 @@ namespace {
 
 namespace json = boost::json;
 
-net::Awaitable<Reply> list(Context* admin, Call call) {
+net::Awaitable<Reply> list_nodes(Context* admin, Call call) {
   const bool all = call.request.query.contains("all");
   const Registry& registry = admin->root.registry();
   const Federation& book = registry.book();
@@ -77,7 +77,7 @@ net::Awaitable<Reply> list(Context* admin, Call call) {
   co_return json::serialize(json::object{{"nodes", std::move(nodes)}});
 }
 
-net::Awaitable<Reply> revoke(Context* admin, Call call) {
+net::Awaitable<Reply> revoke_node(Context* admin, Call call) {
   const std::string& name = call.names[0];
   const Result<NodeId> revoked = co_await admin->root.registry().revoke(name, call.entry(store::AuditKind::kRevoked));
   if (!revoked.ok()) co_return revoked.error();
@@ -86,7 +86,7 @@ net::Awaitable<Reply> revoke(Context* admin, Call call) {
   co_return json::serialize(json::object{{"revoked", name}});
 }
 
-net::Awaitable<Reply> remove(Context* admin, Call call) {
+net::Awaitable<Reply> remove_node(Context* admin, Call call) {
   const std::string& name = call.names[0];
   const Result<NodeId> removed = co_await admin->root.registry().remove(name, call.entry(store::AuditKind::kRemoved));
   if (!removed.ok()) co_return removed.error();
@@ -108,9 +108,9 @@ net::Awaitable<Reply> clear(Context* admin, Call call) {
 }  // namespace
 
 void add_nodes(Router& router) {
-  router.get("/v1/nodes", list);
-  router.post("/v1/nodes/{name}/revoke", revoke);
-  router.post("/v1/nodes/{name}/remove", remove);
+  router.get("/v1/nodes", list_nodes);
+  router.post("/v1/nodes/{name}/revoke", revoke_node);
+  router.post("/v1/nodes/{name}/remove", remove_node);
   router.post("/v1/nodes/{name}/clear", clear);
 }
 

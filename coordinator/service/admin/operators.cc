@@ -26,7 +26,7 @@ json::object operator_object(const OperatorEntry& entry) {
           {"removed", entry.removed_at.has_value()}};
 }
 
-net::Awaitable<Reply> list(Context* admin, Call call) {
+net::Awaitable<Reply> list_operators(Context* admin, Call call) {
   const bool all = call.request.query.contains("all");
   json::array operators;
   for (const auto& [node, entry] : admin->root.registry().operators().all()) {
@@ -80,7 +80,7 @@ net::Awaitable<Reply> renew(Context* admin, Call call) {
 }  // namespace
 
 void add_operators(Router& router) {
-  router.get("/v1/operators", list);
+  router.get("/v1/operators", list_operators);
   router.get("/v1/self", self);
   router.post_own("/v1/renew", renew);
 }

@@ -25,7 +25,7 @@ void add_uncounted(const Context& admin, RunId run, std::map<SiteId, store::Site
   for (const round::Participant& one : active->machine.attempt().participants) shares.try_emplace(one.site);
 }
 
-net::Awaitable<Reply> list(Context* admin, Call call) {
+net::Awaitable<Reply> list_rounds(Context* admin, Call call) {
   const Result<RunId> run = co_await admin->run_or_latest(call.text("run"));
   if (!run.ok()) co_return run.error();
   const Result<std::uint64_t> from = call.number("from", 1);
@@ -116,7 +116,7 @@ net::Awaitable<Reply> verify(Context* admin, Call call) {
 }  // namespace
 
 void add_rounds(Router& router) {
-  router.get("/v1/rounds", list);
+  router.get("/v1/rounds", list_rounds);
   router.get("/v1/rounds/open", show_open);
   router.get("/v1/rounds/verify", verify);
 }

@@ -38,7 +38,7 @@ json::object run_object(const store::RunRow& row, RoundId committed) {
   return run;
 }
 
-net::Awaitable<Reply> list(Context* admin, Call) {
+net::Awaitable<Reply> list_runs(Context* admin, Call) {
   Result<std::string> text = co_await admin->runtime.pool.run([&]() -> Reply {
     json::array runs;
     FLUVIAL_ASSIGN(const std::vector<store::RunRow> rows, admin->journal.runs());
@@ -51,7 +51,7 @@ net::Awaitable<Reply> list(Context* admin, Call) {
   co_return text;
 }
 
-net::Awaitable<Reply> show(Context* admin, Call call) {
+net::Awaitable<Reply> show_run(Context* admin, Call call) {
   const Result<RunId> run = co_await admin->run_or_latest(call.names[0]);
   if (!run.ok()) co_return run.error();
   Result<json::object> shown = co_await admin->runtime.pool.run([&]() -> Result<json::object> {
@@ -280,9 +280,9 @@ net::Awaitable<Reply> command(Context* admin, Call call) {
 }  // namespace
 
 void add_runs(Router& router) {
-  router.get("/v1/runs", list);
+  router.get("/v1/runs", list_runs);
   router.post("/v1/runs", start);
-  router.get("/v1/runs/{run}", show);
+  router.get("/v1/runs/{run}", show_run);
   router.post("/v1/runs/{run}/{command}", command);
 }
 

@@ -52,7 +52,7 @@ json::object run_now(const Context& admin, const RunMachine& machine) {
   return run;
 }
 
-net::Awaitable<Reply> show(Context* admin, Call) { co_return status_json(*admin); }
+net::Awaitable<Reply> show_status(Context* admin, Call) { co_return status_json(*admin); }
 
 }  // namespace
 
@@ -103,6 +103,6 @@ std::string status_json(const Context& admin) {
   return json::serialize(object);
 }
 
-void add_status(Router& router) { router.get("/v1/status", show); }
+void add_status(Router& router) { router.get("/v1/status", show_status); }
 
 }  // namespace fluvial::coordinator::admin

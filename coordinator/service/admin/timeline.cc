@@ -75,7 +75,7 @@ std::string timeline_json(const Context& admin, const RoundTrace& trace) {
                                       {"missing", std::move(missing)}});
 }
 
-net::Awaitable<Reply> show(Context* admin, Call call) {
+net::Awaitable<Reply> show_timeline(Context* admin, Call call) {
   const Result<RunId> run = co_await admin->run_or_latest(call.text("run"));
   if (!run.ok()) co_return run.error();
   const Traces& traces = admin->root.runs().steps().traces();
@@ -97,6 +97,6 @@ net::Awaitable<Reply> show(Context* admin, Call call) {
 
 }  // namespace
 
-void add_timeline(Router& router) { router.get("/v1/rounds/{round}/timeline", show); }
+void add_timeline(Router& router) { router.get("/v1/rounds/{round}/timeline", show_timeline); }
 
 }  // namespace fluvial::coordinator::admin

@@ -30,7 +30,7 @@ Result<std::string> access_given(Role role, const std::string& text) {
   return std::string(access_name(access));
 }
 
-net::Awaitable<Reply> create(Context* admin, Call call) {
+net::Awaitable<Reply> create_token(Context* admin, Call call) {
   Result<json::object> object = parse_object(call.request.body);
   if (!object.ok()) co_return object.error();
   const Result<std::string> role_text = text_of(*object, "role", "site");
@@ -83,7 +83,7 @@ net::Awaitable<Reply> create(Context* admin, Call call) {
       json::object{{"token", made->token.to_text()}, {"id", row.id}, {"name", row.name}, {"expires_at", utc(expires)}});
 }
 
-net::Awaitable<Reply> list(Context* admin, Call) {
+net::Awaitable<Reply> list_tokens(Context* admin, Call) {
   const Result<std::vector<store::TokenRow>> rows =
       co_await admin->runtime.pool.run([&] { return admin->journal.tokens(); });
   if (!rows.ok()) co_return rows.error();
@@ -103,7 +103,7 @@ net::Awaitable<Reply> list(Context* admin, Call) {
   co_return json::serialize(json::object{{"tokens", std::move(tokens)}});
 }
 
-net::Awaitable<Reply> revoke(Context* admin, Call call) {
+net::Awaitable<Reply> revoke_token(Context* admin, Call call) {
   const std::string& id = call.names[0];
   const WallTime when = admin->runtime.clock.wall_now();
   store::AuditEntry entry = call.entry(store::AuditKind::kTokenRevoked);
@@ -119,9 +119,9 @@ net::Awaitable<Reply> revoke(Context* admin, Call call) {
 }  // namespace
 
 void add_tokens(Router& router) {
-  router.get("/v1/tokens", list);
-  router.post("/v1/tokens", create);
-  router.post("/v1/tokens/{id}/revoke", revoke);
+  router.get("/v1/tokens", list_tokens);
+  router.post("/v1/tokens", create_token);
+  router.post("/v1/tokens/{id}/revoke", revoke_token);
 }
 
 }  // namespace fluvial::coordinator::admin

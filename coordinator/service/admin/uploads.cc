@@ -99,7 +99,7 @@ Status check_room(const std::string& folder, std::uint64_t bytes) {
                                              std::to_string(disk.available >> 20) + " MiB are free in " + folder};
 }
 
-net::Awaitable<Reply> begin(Context* admin, Call call) {
+net::Awaitable<Reply> begin_upload(Context* admin, Call call) {
   co_await give_up_uploads(admin);
   const std::string id = to_hex(identity::Secret::random().bytes()).substr(0, 32);
   const NodeId owner = owner_of(call);
@@ -138,7 +138,7 @@ net::Awaitable<Reply> part(Context* admin, Call call) {
 }  // namespace
 
 void add_uploads(Router& router) {
-  router.post("/v1/uploads", begin);
+  router.post("/v1/uploads", begin_upload);
   router.put("/v1/uploads/{upload}", part);
 }
 
