@@ -253,7 +253,7 @@ net::Awaitable<Reply> Renewal::ask_enrolment(Request request) {
 }
 
 // What cannot be used is not saved.
-net::Awaitable<Status> Renewal::save_and_use(const identity::Credentials& next) {
+net::Awaitable<Status> Renewal::save_and_use(identity::Credentials next) {
   if (parts_.take) co_return co_await runtime_.pool.run([&] { return parts_.take(next); });
   auto client = identity::TlsContext::member_client(next);
   if (!client.ok()) co_return client.error();

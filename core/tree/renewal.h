@@ -84,7 +84,7 @@ class Renewal {
   net::Awaitable<Result<v1::RenewReply>> ask_coordinator(v1::RenewRequest request);
   net::Awaitable<Result<v1::RenewReply>> ask_enrolment(v1::RenewRequest request);
   net::Awaitable<Result<std::shared_ptr<net::Session>>> reach_enrolment();
-  net::Awaitable<Status> save_and_use(const identity::Credentials& next);
+  net::Awaitable<Status> save_and_use(identity::Credentials next);
   net::Awaitable<Status> take(identity::Credentials next);
   void failed(const Error& why);
   bool has_ended() const { return life_.ends <= runtime_.clock.wall_now(); }
