@@ -22,9 +22,9 @@ ContributorSet set_of(std::initializer_list<std::uint32_t> ids) {
   return set;
 }
 Opening opening_of(std::uint64_t round) {
-  Opening opening_of{RunId(1), RoundId(round), AttemptId(1), Epoch(1), {}, {}, {}, 20, at(9s * round), false};
-  for (std::uint32_t id = 1; id <= 3; ++id) opening_of.participants.push_back({SiteId(id), Epoch(1), 100});
-  return opening_of;
+  Opening opening{RunId(1), RoundId(round), AttemptId(1), Epoch(1), {}, {}, {}, 20, at(9s * round), false};
+  for (std::uint32_t id = 1; id <= 3; ++id) opening.participants.push_back({SiteId(id), Epoch(1), 100});
+  return opening;
 }
 template <typename T>
 const T* find(const Effects& effects) {

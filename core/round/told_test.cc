@@ -15,8 +15,8 @@ Told::Way ways(NodeId one, NodeId two) {
   return [=](const Participant& p) { return p.site == SiteId(1) ? one : two; };
 }
 
-Told::Cut tell(Told& told, NodeId child, const std::vector<Participant>& told_participants, const Told::Way& way) {
-  return told.tell({child}, told_participants, way)[child];
+Told::Cut tell(Told& told, NodeId child, const std::vector<Participant>& participants, const Told::Way& way) {
+  return told.tell({child}, participants, way)[child];
 }
 
 TEST(Told, AChildHearsOfThoseBelowItAndOfNobodyElse) {

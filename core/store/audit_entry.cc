@@ -5,6 +5,7 @@
 #include <boost/json/serialize.hpp>
 
 #include "core/base/check.h"
+#include "core/store/json.h"
 
 namespace fluvial::store {
 namespace {
@@ -63,8 +64,6 @@ std::string_view by_name(AuditBy by) {
   }
   return "unknown";
 }
-
-json::string_view view(std::string_view text) { return {text.data(), text.size()}; }
 
 void put(json::object& object, const char* key, std::string_view text) {
   if (!text.empty()) object[key] = view(text);

@@ -28,12 +28,9 @@ Error expected(std::string_view key, std::string_view what) {
   return {Code::kInvalidArgument, "plan: " + std::string(key) + ": expected " + std::string(what)};
 }
 
-json::string_view json_text(std::string_view text) { return {text.data(), text.size()}; }
-std::string_view json_text(const json::string& text) { return {text.data(), text.size()}; }
-
 Status read(const json::value& from, std::string_view key, std::string& to) {
   if (!from.is_string()) return expected(key, "a text");
-  to = json_text(from.get_string());
+  to = view(from.get_string());
   return {};
 }
 Status read(const json::value& from, std::string_view key, bool& to) {
@@ -86,7 +83,7 @@ Status read_items(const json::array& from, std::string_view key, round::WorkerVa
 Status read(const json::value& from, std::string_view key, round::WorkerValue& to) {
   if (from.is_number()) return to = from.to_number<double>(), Status();
   if (from.is_bool()) return to = from.get_bool(), Status();
-  if (from.is_string()) return to = std::string(json_text(from.get_string())), Status();
+  if (from.is_string()) return to = std::string(view(from.get_string())), Status();
   const json::array* items = from.if_array();
   if (items == nullptr || items->empty() || items->size() > round::kWorkerItemsMax) {
     return expected(key, "a number, a text, true or false, a list of 1 to 256 of the first two, or a schedule");
@@ -125,14 +122,14 @@ Status read(const json::value& from, std::string_view key, std::map<std::string,
   return {};
 }
 
-json::value write(const std::string& from) { return json::value(json_text(from)); }
+json::value write(const std::string& from) { return json::value(view(from)); }
 json::value write(bool from) { return from; }
 json::value write(double from) { return from; }
 json::value write(std::uint64_t from) { return from; }
 json::value write(std::uint32_t from) { return std::uint64_t{from}; }
 json::value write(Milliseconds from) { return static_cast<std::uint64_t>(from.count()); }
-json::value write(const round::ServerOptimizer& from) { return json::value(json_text(round::to_string(from))); }
-json::value write(round::MissingWorkers from) { return json::value(json_text(round::missing_workers_name(from))); }
+json::value write(const round::ServerOptimizer& from) { return json::value(view(round::to_string(from))); }
+json::value write(round::MissingWorkers from) { return json::value(view(round::missing_workers_name(from))); }
 template <typename Item>
 json::value write(const std::vector<Item>& from) {
   json::array items;
@@ -144,13 +141,13 @@ json::value write(const round::WorkerValue& from) {
 }
 json::value write(const round::Schedule& from) {
   json::object parts;
-  for (const auto& [name, value] : round::parts_of(from)) parts[json_text(name)] = write(value);
+  for (const auto& [name, value] : round::parts_of(from)) parts[view(name)] = write(value);
   return parts;
 }
 json::value write(const round::WorkerTable& from) {
   json::object object;
-  for (const auto& [name, value] : from.values) object[json_text(name)] = write(value);
-  for (const auto& [name, schedule] : from.schedules) object[json_text(name)] = write(schedule);
+  for (const auto& [name, value] : from.values) object[view(name)] = write(value);
+  for (const auto& [name, schedule] : from.schedules) object[view(name)] = write(schedule);
   return object;
 }
 
@@ -164,8 +161,8 @@ Result<round::Tensor> tensor_from(const json::value& value) {
   if (name == nullptr || dtype == nullptr || shape == nullptr) return bad;
   if (!name->is_string() || !dtype->is_string() || !shape->is_array()) return bad;
   round::Tensor tensor;
-  tensor.name = json_text(name->get_string());
-  FLUVIAL_ASSIGN(tensor.dtype, round::dtype_from_name(json_text(dtype->get_string())));
+  tensor.name = view(name->get_string());
+  FLUVIAL_ASSIGN(tensor.dtype, round::dtype_from_name(view(dtype->get_string())));
   for (const json::value& dimension : shape->get_array()) {
     json::error_code code;
     tensor.shape.push_back(dimension.is_number() ? dimension.to_number<std::uint64_t>(code) : 0);
@@ -178,7 +175,7 @@ Result<round::Tensor> tensor_from(const json::value& value) {
 
 std::string plan_to_json(const Plan& plan) {
   json::object object;
-  visit_plan(plan, [&](const PlanKey& key, const auto& field) { object[json_text(key.name)] = write(field); });
+  visit_plan(plan, [&](const PlanKey& key, const auto& field) { object[view(key.name)] = write(field); });
   return json::serialize(object);
 }
 
@@ -191,7 +188,7 @@ Result<Plan> plan_from_json(std::string_view text) {
   std::vector<std::string_view> known;
   FLUVIAL_TRY(try_plan(plan, [&](const PlanKey& key, auto& field) -> Status {
     known.push_back(key.name);
-    const json::value* found = object->if_contains(json_text(key.name));
+    const json::value* found = object->if_contains(view(key.name));
     if (found == nullptr) return {};
     ++used;
     return read(*found, key.name, field);
@@ -212,8 +209,8 @@ std::string schema_to_json(const round::Schema& schema) {
   json::array array;
   for (const round::Tensor& tensor : schema.tensors()) {
     json::object object;
-    object["name"] = json_text(tensor.name);
-    object["dtype"] = json_text(round::dtype_name(tensor.dtype));
+    object["name"] = view(tensor.name);
+    object["dtype"] = view(round::dtype_name(tensor.dtype));
     object["shape"] = json::array(tensor.shape.begin(), tensor.shape.end());
     array.push_back(std::move(object));
   }
@@ -234,7 +231,7 @@ Result<round::Schema> schema_from_json(std::string_view text) {
 std::string metrics_to_json(const round::Metrics& metrics) {
   json::object object;
   for (const auto& [name, value] : metrics) {
-    if (std::isfinite(value)) object[json_text(name)] = value;
+    if (std::isfinite(value)) object[view(name)] = value;
   }
   return json::serialize(object);
 }

@@ -20,8 +20,6 @@ namespace json = boost::json;
 constexpr std::string_view kMetadataKey = "__metadata__";
 constexpr std::size_t kReadBytes = std::size_t{64} << 20;  // a chunk of reading
 
-json::string_view json_view(std::string_view text) { return {text.data(), text.size()}; }
-
 struct Entry {
   round::Tensor tensor;
   std::uint64_t begin = 0;
@@ -91,7 +89,7 @@ class HeaderParser {
 
   Result<std::vector<std::uint64_t>> numbers(std::string_view tensor, const json::object& object,
                                              std::string_view key) const {
-    const json::value* value = object.if_contains(json_view(key));
+    const json::value* value = object.if_contains(view(key));
     const json::array* array = value == nullptr ? nullptr : value->if_array();
     if (array == nullptr) return bad(tensor, std::string(key) + ": expected an array of whole numbers");
     std::vector<std::uint64_t> numbers;
@@ -187,17 +185,17 @@ std::string format_model_header(const round::Schema& schema, const Metadata& met
   json::object header;
   if (!metadata.empty()) {
     json::object texts;
-    for (const auto& [key, value] : metadata) texts[json_view(key)] = json_view(value);
-    header[json_view(kMetadataKey)] = std::move(texts);
+    for (const auto& [key, value] : metadata) texts[view(key)] = view(value);
+    header[view(kMetadataKey)] = std::move(texts);
   }
   for (std::size_t i = 0; i < schema.tensors().size(); ++i) {
     const round::Tensor& tensor = schema.tensors()[i];
     const std::uint64_t begin = schema.tensor_offset_bytes(i);
     json::object entry;
-    entry["dtype"] = json_view(round::dtype_name(tensor.dtype));
+    entry["dtype"] = view(round::dtype_name(tensor.dtype));
     entry["shape"] = json::array(tensor.shape.begin(), tensor.shape.end());
     entry["data_offsets"] = {begin, begin + schema.tensor_values(i) * round::dtype_bytes(tensor.dtype)};
-    header[json_view(tensor.name)] = std::move(entry);
+    header[view(tensor.name)] = std::move(entry);
   }
   std::string text = json::serialize(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');

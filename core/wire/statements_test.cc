@@ -12,20 +12,20 @@ namespace {
 constexpr round::HistoryId kHistory{9};
 
 Opening an_opening() {
-  Opening an_opening;
-  an_opening.run = RunId(4);
-  an_opening.round = RoundId(3);
-  an_opening.attempt = AttemptId(2);
-  an_opening.epoch = Epoch(70);
-  an_opening.base = {RunId(4), ModelVersion(2), {std::byte{1}}, 4000};
-  an_opening.plan.name = "test";
-  an_opening.plan.worker.values = {
+  Opening opening;
+  opening.run = RunId(4);
+  opening.round = RoundId(3);
+  opening.attempt = AttemptId(2);
+  opening.epoch = Epoch(70);
+  opening.base = {RunId(4), ModelVersion(2), {std::byte{1}}, 4000};
+  opening.plan.name = "test";
+  opening.plan.worker.values = {
       {"batch", 8.0}, {"alpha", 0.5}, {"zeta", 1.0}, {"network", "small"}, {"widths", std::vector<double>{8, 16}}};
-  an_opening.scale_bits = 30;
-  an_opening.value_count = 1000;
-  an_opening.participants = {{SiteId(7), Epoch(5), 100}};
-  an_opening.continues = {RunId(3), RunId(1)};
-  return an_opening;
+  opening.scale_bits = 30;
+  opening.value_count = 1000;
+  opening.participants = {{SiteId(7), Epoch(5), 100}};
+  opening.continues = {RunId(3), RunId(1)};
+  return opening;
 }
 const std::vector<SiteId> kSites = {SiteId(12), SiteId(7), SiteId(5)};
 
