@@ -1,11 +1,14 @@
-// gpu_bench [--device cuda] [--values N]... [--seconds S] [--json FILE]: what the kernels of a device cost against a
-// copy from the device to itself that moves the same bytes, in turns, in the same run. Exit status 77 when there is no
-// such device. The copy of a `pipeline` or `site` row is the sum of its stages, each by itself.
+// gpu_bench [--device cuda] [--values N]... [--only CODEC]... [--seconds S] [--json FILE]: what the kernels of a device
+// cost against a copy from the device to itself that moves the same bytes, in turns, in the same run; of all codecs and
+// of vectors, or of some codecs alone. Exit status 77 when there is no such device. The copy of a `pipeline` or `site`
+// row is the sum of its stages, each by itself.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <fstream>
 
+#include "kernels/device_powersgd.h"
 #include "kernels/device_robust.h"
 #include "kernels/device_vector.h"
 #include "kernels/encode_pipeline.h"
@@ -25,15 +28,19 @@ namespace {
 using bench::Figures;
 using kernels::ChunkOutcome;
 using kernels::DeviceCodec;
+using kernels::DevicePowerSgd;
 using kernels::VectorSchema;
 
 constexpr int kSkipped = 77;
 constexpr std::size_t kRounds = 9;
 constexpr std::size_t kReduceMost = 8;
+constexpr std::size_t kMatrixSide = 1'000;  // of PowerSGD's models
+constexpr kernels::StreamKey kKey{.run = 1, .round = 2, .site = 3};
 
 struct Options {
   Device device = Device::cuda();
   std::vector<std::size_t> values;
+  std::vector<std::string> only;
   double seconds = 0.25;  // for each row
   std::string json;
 };
@@ -61,22 +68,35 @@ class Session {
   }
 
   void run() {
-    vectors();
+    if (options_.only.empty()) vectors();
     for (const char* text : {"fp32", "fp16", "bf16", "int8", "int8:rounding=nearest", "int4", "int4:rounding=nearest",
-                             "sign", "qsgd", "qsgd:encoding=elias", "terngrad", "topk", "randk"}) {
+                             "sign", "qsgd", "qsgd:encoding=elias", "terngrad", "ring:max=8", "topk", "dgc", "randk"}) {
       const Result<kernels::CodecSpec> spec = kernels::parse_codec(text);
-      if (!spec.ok()) continue;
+      if (!spec.ok() || !is_wanted(text)) continue;
       auto codec = kernels::make_device_codec(options_.device, *spec);
       if (codec.ok()) codecs(text, **codec);
     }
-    for (const char* text : {"fp32", "int8", "topk"}) pipeline(text);
+    for (const char* text : {"powersgd:rank=1", "powersgd:rank=4"}) {
+      if (is_wanted(text)) lowrank(text);
+    }
     for (const char* text : {"fp32", "int8", "topk"}) {
+      if (is_wanted(text)) pipeline(text);
+    }
+    for (const char* text : {"fp32", "int8", "topk"}) {
+      if (!is_wanted(text)) continue;
       const SiteTimes times = site_times(options_.device, n_, text, kRounds);
       if (!times.whole.empty()) put("site", text, times.bytes, median(times.whole), median(times.stages));
     }
   }
 
  private:
+  // A codec by its name, or with its options.
+  bool is_wanted(std::string_view text) const {
+    return options_.only.empty() || std::ranges::any_of(options_.only, [&](const std::string& one) {
+             return text == one || text.substr(0, text.find(':')) == one;
+           });
+  }
+
   // `bytes` are those that the work has to read and write.
   template <typename Work>
   void row(const std::string& kernel, const std::string& text, double bytes, const Work& work) {
@@ -112,7 +132,7 @@ class Session {
     rows_->push_back(figures);
     const bool is_bound = figures.backend == "cuda" && n_ >= 25'000'000 && kernel != "pipeline" && kernel != "site" &&
                           kernel != "norm" && kernel != "median" && text != "qsgd:encoding=elias" && text != "topk" &&
-                          text != "randk";
+                          text != "dgc" && text != "randk" && !text.starts_with("powersgd");
     std::cout << bench::text_row(figures, is_bound ? std::optional(0.85) : std::nullopt) << std::flush;
   }
 
@@ -180,6 +200,8 @@ class Session {
     const VectorSchema schema = this->schema((n_ / chunks + 1023) / 1024 * 1024);
     const auto& layout = schema.layout;
     const OnDevice<std::byte> workspace(options_.device, codec.workspace_bytes(schema), stream_);
+    const OnDevice<std::byte> state(options_.device, codec.state_bytes(schema), stream_);
+    require(kernels::fill_zero(state.span(), stream_));
     std::vector<OnDevice<std::byte>> encoded;
     for (std::size_t i = 0; i < layout.chunk_count(); ++i) {
       encoded.emplace_back(options_.device, codec.encoded_bytes_max(layout.size(i)), stream_);
@@ -189,14 +211,14 @@ class Session {
     };
     std::vector<std::size_t> sizes(layout.chunk_count());
     const auto encode = [&](DeviceSpan<float> residual) {
-      const auto plan = require(codec.prepare(schema, x_.span(), {1, 2, 3}, {}, workspace.span(), stream_));
+      const auto plan = require(codec.prepare(schema, x_.span(), kKey, state.span(), workspace.span(), stream_));
       for (std::size_t i = 0; i < sizes.size(); ++i) {
         require(codec.encode_residual_chunk(plan, i, part(x_.span(), i), encoded[i].span(),
                                             residual.empty() ? residual : part(residual, i), outcome_, stream_));
       }
     };
     double bytes = 0;
-    const auto plan = require(codec.prepare(schema, x_.span(), {1, 2, 3}, {}, workspace.span(), stream_));
+    const auto plan = require(codec.prepare(schema, x_.span(), kKey, state.span(), workspace.span(), stream_));
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       require(codec.encode_chunk(plan, i, part(x_.span(), i), encoded[i].span(), outcome_, stream_));
       require(stream_.synchronize());
@@ -210,7 +232,11 @@ class Session {
         verb(i, DeviceSpan<const std::byte>(encoded[i].span().first(sizes[i])));
       }
     };
-    if (text == "topk") return;  // read by one block: for tests, not for speed
+    if (codec.state_bytes(schema) != 0) {  // the momentum too, read and written
+      row("fold", text, 16 * n,
+          [&] { require(codec.fold(schema, x_.span(), {}, state.span(), workspace.span(), out_.span(), stream_)); });
+    }
+    if (text == "topk" || text == "dgc") return;  // read by one block: for tests, not for speed
     row("decode", text, bytes + 4 * n, [&] {
       each([&](std::size_t i, auto from) { require(codec.decode_chunk(from, part(out_.span(), i), stream_)); });
     });
@@ -226,6 +252,50 @@ class Session {
         require(codec.decode_accumulate_chunk(from, layout.first_value(i), 3, 20, part(sum_.span(), i),
                                               screening.span(), outcomes.as<ChunkOutcome>().data() + i, stream_));
       });
+    });
+  }
+
+  // Bytes are those of the vectors: factors are small beside them.
+  void lowrank(const std::string& text) {
+    const auto codec = require(kernels::make_device_powersgd(options_.device, kernels::parse_codec(text).value()));
+    std::vector<kernels::TensorShape> matrices;
+    static constexpr std::array<std::uint64_t, 2> kDims = {kMatrixSide, kMatrixSide};
+    for (std::size_t first = 0; first + kMatrixSide * kMatrixSide <= n_; first += kMatrixSide * kMatrixSide) {
+      matrices.push_back({.dims = kDims, .offset_values = first});
+    }
+    const VectorSchema schema{.layout = {.value_count = n_}, .tensors = matrices};
+    const OnDevice<std::byte> workspace(options_.device, codec->workspace_bytes(schema), stream_);
+    const OnDevice<std::byte> state(options_.device, codec->state_bytes(schema), stream_);
+    require(kernels::fill_zero(state.span(), stream_));
+    const auto prepare = [&](std::uint32_t pass, DeviceSpan<const float> mean) {
+      return require(
+          codec->prepare(schema, x_.span(), kKey, pass, mean, state.span(), workspace.span(), outcome_, stream_));
+    };
+    const auto sent_of = [&](std::uint32_t pass, DeviceSpan<const float> mean) {
+      OnDevice<float> sent(options_.device, codec->pass_layout(schema, pass).value_count, stream_);
+      require(kernels::copy_on_device(prepare(pass, mean).sent.values, sent.span(), stream_));
+      require(stream_.synchronize());
+      require(DevicePowerSgd::accepted(*outcome_));
+      return sent;
+    };
+    const OnDevice<float> p = sent_of(0, {}), q = sent_of(1, p.span());
+    const double bytes = 4 * static_cast<double>(n_);
+    row("pass_1", text, bytes, [&] { prepare(0, {}); });
+    row("pass_2", text, bytes, [&] { prepare(1, p.span()); });
+    const auto each_chunk = [&](const auto& verb) {
+      for (std::size_t i = 0; i < schema.layout.chunk_count(); ++i) {
+        const auto first = static_cast<std::size_t>(schema.layout.first_value(i));
+        require(verb(i, x_.span().subspan(first, schema.layout.size(i)),
+                     out_.span().subspan(first, schema.layout.size(i))));
+      }
+    };
+    const kernels::DeviceLowrankPlan plan = prepare(1, p.span());
+    row("residual", text, 2 * bytes, [&] {
+      each_chunk([&](std::size_t i, auto from, auto out) { return codec->leave_chunk(plan, i, from, out, stream_); });
+    });
+    row("expand", text, bytes, [&] {
+      const auto mean = require(codec->prepare_expand(schema, p.span(), q.span(), workspace.span(), stream_));
+      each_chunk([&](std::size_t i, auto, auto out) { return codec->expand_chunk(mean, i, out, stream_); });
     });
   }
 
@@ -245,7 +315,7 @@ class Session {
       return {};
     };
     const auto prepare = [&](Stream& stream) {
-      return require((*codec)->prepare(schema, x_.span(), {1, 2, 3}, {}, workspace.span(), stream));
+      return require((*codec)->prepare(schema, x_.span(), kKey, {}, workspace.span(), stream));
     };
     std::vector<double> whole, stages;
     double bytes = 0;
@@ -288,7 +358,8 @@ class Session {
 };
 
 int usage() {
-  std::cerr << "usage: gpu_bench [--device cuda|cuda:N|cpu] [--values N]... [--seconds S] [--json FILE]\n";
+  std::cerr << "usage: gpu_bench [--device cuda|cuda:N|cpu] [--values N]... [--only CODEC]... [--seconds S] "
+               "[--json FILE]\n";
   return 2;
 }
 
@@ -304,6 +375,8 @@ bool parse(std::span<char* const> arguments, Options* options) {
     } else if (key == "--values") {
       options->values.push_back(std::strtoull(value.c_str(), nullptr, 10));
       if (options->values.back() < 1'000) return false;
+    } else if (key == "--only") {
+      options->only.push_back(value);
     } else if (key == "--seconds") {
       options->seconds = std::strtod(value.c_str(), nullptr);
     } else if (key == "--json") {
@@ -331,6 +404,10 @@ int bench_main(std::span<char* const> arguments) {
   std::cout << bench::text_header();
   std::vector<Figures> rows;
   for (const std::size_t values : options.values) Session(options, values, &rows).run();
+  if (rows.empty()) {
+    std::cerr << "none of these codecs has a benchmark\n";
+    return 2;
+  }
   if (!options.json.empty()) std::ofstream(options.json) << bench::json_of(rows);
   return 0;
 }

@@ -1,5 +1,6 @@
-// gpu_test --device cpu|emulated|cuda[:N] [--sizes small] [--order descending] [--work late] [--part 1/8]: what a
-// device computes is what the CPU computes. Exit status: 0 right, 1 wrong, 77 when there is no such device here.
+// gpu_test --device cpu|emulated|cuda[:N] [--sizes small] [--order descending] [--work late] [--part 1/8]
+// [--only TEXT]: what a device computes is what the CPU computes. Exit status: 0 right, 1 wrong, 77 when there is no
+// such device here.
 #include <charconv>
 #include <chrono>
 #include <cstdio>
@@ -37,7 +38,8 @@ std::optional<Part> parse_part(std::string_view text) {
   return part;
 }
 
-int run(const Context& context, const Part& part) {
+// `only`: tests whose name has that text.
+int run(const Context& context, const Part& part, std::string_view only) {
   std::vector<Test> tests;
   add_vector_tests(tests);
   add_codec_tests(tests);
@@ -49,6 +51,11 @@ int run(const Context& context, const Part& part) {
   add_group_tests(tests);
   add_site_tests(tests);
   add_hostile_tests(tests);  // last: below a tool that looks at each access they take the longest
+  std::erase_if(tests, [&](const Test& test) { return test.name.find(only) == std::string::npos; });
+  if (tests.empty()) {
+    std::cerr << "no test has a name with \"" << only << "\" in it\n";
+    return 2;
+  }
   std::size_t run_count = 0;
   for (std::size_t i = part.number - 1; i < tests.size(); i += part.of) {
     const Test& test = tests[i];
@@ -66,7 +73,7 @@ int run(const Context& context, const Part& part) {
 
 int usage() {
   std::cerr << "usage: gpu_test [--device cpu|emulated[:N]|cuda[:N]] [--sizes small|large] "
-               "[--order ascending|descending] [--work at-once|late|mixed] [--part NUMBER/OF]\n";
+               "[--order ascending|descending] [--work at-once|late|mixed] [--part NUMBER/OF] [--only TEXT]\n";
   return 2;
 }
 
@@ -85,6 +92,7 @@ int main(std::span<char* const> arguments) {
   std::string_view sizes;  // small but on a GPU; small there too under a tool that slows it down
   std::size_t lent_values = 0;
   Part part;
+  std::string_view only;
   for (std::size_t i = 0; i + 1 < arguments.size(); i += 2) {
     const std::string_view key = arguments[i];
     const std::string_view value = arguments[i + 1];
@@ -100,6 +108,8 @@ int main(std::span<char* const> arguments) {
       kernels::emulate_work(kWork.find(value)->second);
     } else if (const auto some = parse_part(value); key == "--part" && some) {
       part = *some;
+    } else if (key == "--only") {
+      only = value;
     } else if (key == "--lend") {
       lent_values = std::stoul(std::string(value));
     } else {
@@ -117,7 +127,7 @@ int main(std::span<char* const> arguments) {
   }
   if (lent_values != 0) return lend(device, lent_values);
   const bool is_gpu = device.kind == kernels::DeviceKind::kCuda;
-  return run({.device = device, .is_small = sizes.empty() ? !is_gpu : sizes == "small"}, part);
+  return run({.device = device, .is_small = sizes.empty() ? !is_gpu : sizes == "small"}, part, only);
 }
 
 }  // namespace fluvial::gpu_test
