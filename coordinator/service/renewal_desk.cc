@@ -7,6 +7,7 @@
 #include "core/identity/csr.h"
 #include "core/identity/token.h"
 #include "core/identity/verify.h"
+#include "core/round/renewal.h"
 #include "core/store/audit_log.h"
 #include "core/store/authority_book.h"
 #include "core/store/certificate_book.h"
@@ -18,7 +19,6 @@ namespace {
 
 constexpr std::string_view kOfSerial = "fluvial renewal 1";  // hashed before a serial
 constexpr int kFollowedMax = 10'000;                         // renewals of one certificate: years of them
-constexpr int kMuchLonger = 2;                               // as core/round/renewal.cc
 // Of one member: in a life of what is issued now, in a second at least, and at once.
 constexpr double kALife = 8;
 constexpr double kASecond = 1.0 / 600;
@@ -37,7 +37,7 @@ bool serves(const store::CertificateRow& row, const Digest& authority, std::chro
   const bool by_this = std::ranges::equal(row.authority, authority);
   const bool has_begun = row.issued_at - now <= identity::kBackdated;
   return by_this && has_begun && row.refused_why.empty() && 2 * left > row.ends_at - row.issued_at &&
-         left <= kMuchLonger * validity;
+         left <= round::kMuchLonger * validity;
 }
 
 v1::RenewReply reply_with(const Error& why) {
@@ -84,7 +84,7 @@ Status RenewalDesk::may_sign() {
 }
 
 // What the journal says of the holder counts, whatever list somebody has.
-Status RenewalDesk::may_renew(const identity::PeerIdentity& holder, ByteSpan csr, WallTime) {
+Status RenewalDesk::may_renew(const identity::PeerIdentity& holder, ByteSpan csr) {
   if (holder.role == Role::kOperator) {
     return Error{
         Code::kUnauthenticated,
@@ -151,7 +151,7 @@ Result<bool> RenewalDesk::note_shown(const identity::PeerIdentity& holder, std::
 
 Result<RenewalDesk::Issued> RenewalDesk::issue(const identity::PeerIdentity& holder, const Asked& asked, WallTime now) {
   const ByteSpan csr = as_byte_span(asked.csr);
-  FLUVIAL_TRY(may_renew(holder, csr, now));
+  FLUVIAL_TRY(may_renew(holder, csr));
   FLUVIAL_TRY(may_ask(holder.node));
   FLUVIAL_ASSIGN(const bool refuses_more, note_shown(holder, asked.trust, now));
   FLUVIAL_ASSIGN(const Place place, place_after(holder, csr, now));

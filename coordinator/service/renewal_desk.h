@@ -51,7 +51,7 @@ class RenewalDesk {
     std::optional<store::CertificateRow> row;
   };
   // Blocking, thread safe.
-  Status may_renew(const identity::PeerIdentity& holder, ByteSpan csr, WallTime now);
+  Status may_renew(const identity::PeerIdentity& holder, ByteSpan csr);
   Result<Place> place_after(const identity::PeerIdentity& holder, ByteSpan csr, WallTime now);
   struct Asked {
     std::string csr;

@@ -6,7 +6,6 @@
 namespace fluvial::identity {
 namespace {
 
-constexpr std::size_t kNameCharsMax = 63;
 constexpr int kRegionSegmentsMax = 8;
 constexpr std::string_view kSeveral = "-*";
 constexpr std::size_t kOwnDigits = 12;  // of a serial, 48 bits: no two members of a token get the same name
@@ -15,7 +14,7 @@ constexpr std::string_view kScheme = "fluvial://";
 bool is_alnum(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
 
 bool is_name(std::string_view text) {
-  if (text.empty() || text.size() > kNameCharsMax || !is_alnum(text.front())) return false;
+  if (text.empty() || text.size() > kNameBytesMax || !is_alnum(text.front())) return false;
   for (const char c : text) {
     if (!is_alnum(c) && c != '.' && c != '_' && c != '-') return false;
   }
@@ -52,7 +51,7 @@ Status check_token_name(std::string_view name) {
   if (!names_several(name)) return check_node_name(name);
   name.remove_suffix(kSeveral.size());
   FLUVIAL_TRY(check_node_name(name));
-  if (name.size() + 1 + kOwnDigits <= kNameCharsMax) return {};
+  if (name.size() + 1 + kOwnDigits <= kNameBytesMax) return {};
   return Error{Code::kInvalidArgument,
                "name " + quoted(name) + " has more than 50 characters: each of several members " + "gets 13 more"};
 }

@@ -1,6 +1,7 @@
 // Names of members and regions, and the URI that ties a certificate to a member. Pure text: no OpenSSL.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -9,6 +10,7 @@
 
 namespace fluvial::identity {
 
+inline constexpr std::size_t kNameBytesMax = 63;  // of a node
 // 1 to 63 characters: a lower-case letter or digit, then lower-case letters, digits, '.', '_' or '-'.
 Status check_node_name(std::string_view name);
 

@@ -19,6 +19,9 @@
 
 namespace fluvial::identity {
 
+inline constexpr int kSecurityLevel =
+    2;  // of OpenSSL: what keys and digests are strong enough, on the wire and in a chain
+
 template <auto kFree>
 struct FreeWith {
   template <typename T>

@@ -137,7 +137,7 @@ Result<ContextPtr> new_context(const std::string_view& protocol, bool server) {
   ContextPtr context(SSL_CTX_new(server ? TLS_server_method() : TLS_client_method()), SSL_CTX_free);
   SSL_CTX* const raw = context.get();
   if (raw == nullptr) return openssl_error("cannot make a TLS context");
-  SSL_CTX_set_security_level(raw, 2);
+  SSL_CTX_set_security_level(raw, kSecurityLevel);
   SSL_CTX_set_options(raw, SSL_OP_NO_TICKET | SSL_OP_CIPHER_SERVER_PREFERENCE);
   SSL_CTX_set_mode(raw, SSL_MODE_NO_AUTO_CHAIN);  // send the chain as given, not the root that every member has
   SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);

@@ -10,7 +10,6 @@
 namespace fluvial::identity {
 namespace {
 
-constexpr int kSecurityLevel = 2;  // as new_context() of tls.cc
 using StorePtr = std::unique_ptr<X509_STORE, FreeWith<X509_STORE_free>>;
 using StoreContextPtr = std::unique_ptr<X509_STORE_CTX, FreeWith<X509_STORE_CTX_free>>;
 

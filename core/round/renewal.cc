@@ -10,7 +10,6 @@ using std::chrono::milliseconds;
 
 constexpr int kFromPart = 2;    // of the life, from which on it is renewed
 constexpr int kSpreadPart = 8;  // of the life, over which a fleet spreads
-constexpr int kMuchLonger = 2;  // than what is issued now
 constexpr int kFirstPart = 64;  // of the life: the first wait after a failure at most
 constexpr int kLongestPart = 16;
 constexpr int kRoomPart = 4;  // of what is left

@@ -5,6 +5,9 @@
 
 namespace fluvial::round {
 
+// A life, or what is left of one, of this many times what is issued now is replaced at once.
+inline constexpr int kMuchLonger = 2;
+
 struct CertificateLife {
   WallTime issued;
   WallTime ends;

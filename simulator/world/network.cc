@@ -56,8 +56,6 @@ void Network::add_host(HostId host, std::uint32_t region, LinkSettings link) {
   hosts_.push_back({.region = region, .link = link});
 }
 
-void Network::set_link(HostId host, LinkSettings link) { hosts_[host.value()].link = link; }
-
 void Network::set_byte_cost(double byte_ns, Cores* cores) {
   byte_ns_ = byte_ns;
   cores_ = cores;

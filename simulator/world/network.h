@@ -103,7 +103,6 @@ class Network {
 
   // ---- the world ----
   void add_host(HostId host, std::uint32_t region, LinkSettings link);  // in the order of their numbers
-  void set_link(HostId host, LinkSettings link);
   // The processor time of either end for a byte of a transfer. `cores` outlive the network.
   void set_byte_cost(double byte_ns, Cores* cores);
   void set_payload_scale(const PayloadScale& scale) { scale_ = scale; }

@@ -27,9 +27,9 @@ class Admin {
   Status open(const std::string& socket, admin::Facts facts, const AdminUsers& admin_users);
   // The port. `tls` is asked for each connection, `renew` for an operator's next certificate.
   Result<std::uint16_t> open_network(net::TcpAddress listen, net::HttpsServer::Tls tls, admin::Renew renew);
+  void with_admissions(AdmissionLog& log) { context_.admissions = &log; }  // without: no entry says who is admitted
   // Before open(). `changed` is called after each step from one authority to the next, on the strand: the coordinator's
   // own certificate is to follow.
-  void with_admissions(AdmissionLog& log) { context_.admissions = &log; }  // without: no entry says who is admitted
   void with_authorities(Authorities& authorities, std::function<Status(WallTime now)> changed);
   net::Awaitable<void> run();
   net::Awaitable<void> run_network();

@@ -65,10 +65,7 @@ net::Awaitable<Reply> take(Context* admin, const char* said, std::function<Statu
 Result<bool> is_forced(const Call& call) {
   if (call.request.body.empty()) return false;
   FLUVIAL_ASSIGN(const json::object object, parse_object(call.request.body));
-  const json::value* const force = object.if_contains("force");
-  if (force == nullptr || force->is_null()) return false;
-  if (force->is_bool()) return force->as_bool();
-  return Error{Code::kInvalidArgument, "force: expected true or false"};
+  return truth_of(object, "force", false);
 }
 
 // None: the coordinator makes the next one itself.
