@@ -98,6 +98,21 @@ Error refuse_other(const Enrolled& before, const identity::EnrolmentToken& token
                       identity::describe(before.member), role_name(token.role), token.name, folder)};
 }
 
+constexpr const char* kTokenFile = "/identity/token_sha256";  // of the token that the member was enrolled with
+constexpr std::uint64_t kHashBytesMax = 100;
+
+// A member may come with a token that it was not enrolled with: for another maximum, or after its certificate has
+// ended. A folder of an earlier version does not say with which it was; then it stays as it is.
+bool is_another_token(store::FileSystem& files, const std::string& folder, const std::string& hash) {
+  const auto used = store::read_file(files, folder + kTokenFile, kHashBytesMax);
+  return used.ok() && as_text(used->span()) != hash;
+}
+
+Status write_note(store::FileSystem& files, const std::string& path, const std::string& text) {
+  const std::array<ByteSpan, 1> parts = {as_byte_span(text)};
+  return store::write_file_atomically(files, path, parts);
+}
+
 }  // namespace
 
 Result<std::optional<Enrolled>> enrolled_before(const std::string& data_dir) {
@@ -168,8 +183,9 @@ Result<Enrolled> enroll(const EnrollRequest& request) {
   if (before && (before->member.role != token.role || !identity::is_for(token.name, before->member.name))) {
     return refuse_other(*before, token, folder);
   }
-  if (before) return std::move(*before);
   store::PosixFileSystem files;
+  const std::string hash = to_hex(identity::token_hash(token.secret)) + "\n";
+  if (before && !is_another_token(files, folder, hash)) return std::move(*before);
   FLUVIAL_TRY(files.make_folder(folder));  // before the token is used up
   FLUVIAL_ASSIGN(const identity::PrivateKey key, identity::load_or_make_key(folder + "/identity"));
   FLUVIAL_ASSIGN(const tree::Enrolment enrolment, ask_coordinator(request, token, key));
@@ -177,15 +193,16 @@ Result<Enrolled> enroll(const EnrollRequest& request) {
                     .region = enrolment.region,
                     .coordinator = enrolment.coordinator,
                     .config = config_of(folder, enrolment.member.role)};
+  FLUVIAL_ASSIGN(const bool has_state, files.exists(folder + "/state"));
+  enrolled.again = before.has_value() || has_state;
   FLUVIAL_ASSIGN(enrolled.config_kept, files.exists(enrolled.config));
   if (!enrolled.config_kept) {
-    const std::string text = config_text(request, enrolment, folder);
-    const std::array<ByteSpan, 1> parts = {as_byte_span(text)};
-    FLUVIAL_TRY(store::write_file_atomically(files, enrolled.config, parts));
+    FLUVIAL_TRY(write_note(files, enrolled.config, config_text(request, enrolment, folder)));
   }
   const std::string where = (request.coordinator.empty() ? token.address : request.coordinator) + "\n";
-  const std::array<ByteSpan, 1> note = {as_byte_span(where)};  // for when the certificate has ended
-  FLUVIAL_TRY(store::write_file_atomically(files, folder + "/identity/" + tree::kEnrolAddressFile, note));
+  FLUVIAL_TRY(
+      write_note(files, folder + "/identity/" + tree::kEnrolAddressFile, where));  // for when the certificate has ended
+  FLUVIAL_TRY(write_note(files, folder + kTokenFile, hash));
   FLUVIAL_TRY(identity::save_credentials(enrolment.credentials, folder + "/identity"));
   return enrolled;
 }

@@ -34,6 +34,7 @@ struct Enrolled {
   std::string config;  // the file for `fluvial edge --config` or `fluvial aggregator --config`; an operator's folder
   bool config_kept = false;  // it was there and was not touched
   bool already = false;      // nothing was done
+  bool again = false;        // the folder was a member's before: a process that runs with it has the old certificate
 };
 
 // The member whose credentials the folder holds; none: it is not enrolled. kFailedPrecondition for a coordinator's.
@@ -44,8 +45,9 @@ Result<std::optional<Enrolled>> enrolled_before(const std::string& data_dir);
 Result<Enrolled> enroll_operator(const EnrollRequest& request, const identity::EnrolmentToken& token,
                                  const config::Environment& environment);
 
-// Does nothing for a member that the folder holds already. May be ended at any moment and called again with the same
-// token: the key is durable before the token leaves, and the credentials are the last thing written.
+// Does nothing for a member that the folder holds already, unless the token is another one than it was enrolled with:
+// then the member gets the certificate of that one, for its key. May be ended at any moment and called again with the
+// same token: the key is durable before the token leaves, and the credentials are the last thing written.
 // kInvalidArgument for a token or address that cannot be right, kAlreadyExists when the folder is another member's.
 Result<Enrolled> enroll(const EnrollRequest& request);
 

@@ -69,6 +69,11 @@ int report(const Io& io, const Enrolled& enrolled) {
   io.print(fmt::format("enrolled as {}{}\n{} {}\nnext: fluvial {} --config {}\n", member,
                        enrolled.region.empty() ? "" : " in " + enrolled.region, enrolled.config_kept ? "kept" : "wrote",
                        enrolled.config, command, enrolled.config));
+  if (enrolled.again) {
+    io.print(
+        "A process that runs with this folder already has the certificate of before, which is no longer let in: "
+        "restart it.\n");
+  }
   return kDone;
 }
 

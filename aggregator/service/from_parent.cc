@@ -14,7 +14,7 @@ void RegionService::parent_up(const tree::Lease& lease, std::shared_ptr<net::Ses
   orders_.by(lease.coordinator_key);
   observer_.parent_up(lease.parent_name);
   gate_.granted(lease);
-  tell_parent(members_.everybody());  // also when there is nobody below
+  for (v1::MemberChange& some : members_.everybody()) tell_parent(std::move(some));  // also when there is nobody below
   model_.receiver().parent_up();
   vectors_.receiver().parent_up();
   ask_run();

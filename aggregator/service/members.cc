@@ -3,14 +3,27 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/identity/names.h"
 #include "core/wire/mapping.h"
 
 namespace fluvial::aggregator {
 namespace {
 
-constexpr std::size_t kNameBytesMax = 63;   // as identity::check_node_name() has it
 constexpr int kDepthMax = 8;                // of the tree below a child
 constexpr std::size_t kBelowMax = 100'000;  // members of a federation and then some: a child may invent them
+constexpr int kMembersAMessage = 10'000;    // of a hundred bytes each
+
+// What this version knows of it, whose lengths are bounded; what else a child may have put there is not kept.
+v1::Member known_of(const v1::Member& told) {
+  v1::Member member;
+  member.set_node(told.node());
+  member.set_name(told.name());
+  member.set_role(told.role());
+  member.set_lease_epoch(told.lease_epoch());
+  member.set_incarnation(told.incarnation());
+  member.set_parent(told.parent());
+  return member;
+}
 
 }  // namespace
 
@@ -42,7 +55,7 @@ bool Members::may_bring(NodeId child, const v1::Member& member) const {
   const NodeId node(member.node());
   const NodeId parent(member.parent());
   if (node == self_ || node == child || (parent != child && via(parent) != child)) return false;
-  if (member.name().size() > kNameBytesMax) return false;
+  if (member.name().size() > identity::kNameBytesMax) return false;
   const auto found = below_.find(node);
   if (found == below_.end()) return below_.size() < kBelowMax;
   const v1::Member& known = found->second.member;
@@ -65,17 +78,20 @@ v1::MemberChange Members::changed(NodeId child, const v1::MemberChange& change) 
   for (int pass = 0; pass < kDepthMax && !left.empty(); ++pass) {
     std::erase_if(left, [&](const v1::Member* member) {
       if (!may_bring(child, *member)) return false;
-      below_[NodeId(member->node())] = {*member, child};
-      *holds.add_up() = *member;
+      below_[NodeId(member->node())] = {known_of(*member), child};
+      *holds.add_up() = below_[NodeId(member->node())].member;
       return true;
     });
   }
   return holds;
 }
 
-v1::MemberChange Members::everybody() const {
-  v1::MemberChange everybody;
-  for (const auto& [node, below] : below_) *everybody.add_up() = below.member;
+std::vector<v1::MemberChange> Members::everybody() const {
+  std::vector<v1::MemberChange> everybody(1);
+  for (const auto& [node, below] : below_) {
+    if (everybody.back().up_size() == kMembersAMessage) everybody.emplace_back();
+    *everybody.back().add_up() = below.member;
+  }
   return everybody;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <vector>
 
 #include "core/round/contribution.h"
 #include "core/tree/hub.h"
@@ -18,7 +19,7 @@ class Members {
   // What the child says of those below it. It speaks for nobody whose parent it does not lead to, and takes a member
   // over from another child only with a newer lease. Returns what holds of it, to be passed on.
   v1::MemberChange changed(NodeId child, const v1::MemberChange& change);
-  v1::MemberChange everybody() const;
+  std::vector<v1::MemberChange> everybody() const;  // one message at least, each far from a frame's bound
 
   std::size_t count(Role role) const;
   NodeId via(NodeId node) const;  // the child that leads to it; 0: it is below nobody just now

@@ -31,12 +31,45 @@ TEST(Members, WhoLeavesTakesEverybodyAlongWhoCameByItsWay) {
   members.changed(NodeId(9), up(9, {12}, 2));
   EXPECT_EQ(members.via(SiteId(11)), NodeId(8));
   EXPECT_EQ(members.via(SiteId(12)), NodeId(9)) << "by its newer lease";
-  EXPECT_EQ(members.everybody().up_size(), 4);
+  EXPECT_EQ(members.everybody().front().up_size(), 4);
   const v1::MemberChange gone = members.left(NodeId(8));
   EXPECT_EQ(gone.down_size(), 2) << "itself and 11";
   EXPECT_EQ(members.via(SiteId(11)), NodeId(0));
   EXPECT_EQ(members.via(SiteId(12)), NodeId(9));
   EXPECT_EQ(members.left(NodeId(8)).down_size(), 0);
+}
+
+TEST(Members, WhatAChildPutsIntoAMemberIsNotKept) {
+  Members members(NodeId(2));
+  members.joined(child(8));
+  v1::MemberChange change = up(8, {11});
+  change.mutable_up(0)
+      ->GetReflection()
+      ->MutableUnknownFields(change.mutable_up(0))
+      ->AddLengthDelimited(99, std::string(1'000'000, 'x'));
+  EXPECT_LT(members.changed(NodeId(8), change).ByteSizeLong(), 100U) << "nor passed on";
+  EXPECT_LT(members.everybody().front().ByteSizeLong(), 200U);
+}
+
+TEST(Members, HoweverManyThereAreEachMessageFitsAFrame) {
+  Members members(NodeId(2));
+  EXPECT_EQ(members.everybody().size(), 1U) << "also of nobody";
+  members.joined(child(8));
+  v1::MemberChange change;
+  for (std::uint32_t node = 0; node < 99'999; ++node) {
+    v1::Member& member = *change.add_up();
+    member.set_node(100 + node);
+    member.set_name(std::string(63, 'n'));
+    member.set_lease_epoch(std::uint64_t{1} << 60);
+    member.set_parent(8);
+  }
+  members.changed(NodeId(8), change);
+  int count = 0;
+  for (const v1::MemberChange& some : members.everybody()) {
+    EXPECT_LT(some.ByteSizeLong(), std::size_t{1} << 21);
+    count += some.up_size();
+  }
+  EXPECT_EQ(count, 100'000);
 }
 
 TEST(Members, AChildSpeaksForThoseByItsWayAndNotForThisNode) {

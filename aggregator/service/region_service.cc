@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/transfer/cut.h"
+#include "core/transfer/outcome.h"
 #include "core/tree/limits.h"
 
 namespace fluvial::aggregator {
@@ -174,9 +175,8 @@ net::Awaitable<void> RegionService::outcome_asked(NodeId child, v1::OutcomeQuery
     hub_.send(child, std::move(down));
     co_return;
   }
-  v1::Envelope up;
-  *up.mutable_outcome_query() = std::move(query);
-  uplink_->post(std::move(up));
+  std::optional<v1::Envelope> up = transfer::passed_on(query);
+  if (up) uplink_->post(std::move(*up));
 }
 
 // ---- updates and partials from below --------------------------------------------------------------------------------

@@ -18,6 +18,9 @@ namespace fluvial::coordinator {
 namespace {
 
 constexpr std::size_t kStrangersMax = 256;  // connections at once, of whom one address may have half
+// Of one member that comes again with what it was enrolled with, since the answer was lost: in a second, and at once.
+constexpr double kAgainASecond = 1.0 / 60;
+constexpr double kAgainAtOnce = 10;
 
 }  // namespace
 
@@ -67,6 +70,16 @@ void EnrolServer::count(const char* result) const {
 
 std::chrono::seconds EnrolServer::validity_of(Role role) const {
   return role == Role::kOperator ? options_.operator_validity : options_.certificate_validity;
+}
+
+// It has what it asks for already: who asks for it without end takes nothing of what others need to enrol.
+Status EnrolServer::may_come_again(NodeId member) {
+  const std::lock_guard lock(mutex_);
+  const TimePoint now = runtime_.clock.now();
+  net::Pace& pace = again_.try_emplace(member, kAgainASecond, kAgainAtOnce, now).first->second;
+  if (pace.try_take(now) == Duration::zero()) return {};
+  return Error{Code::kResourceExhausted,
+               "this member comes too often with the token that it has used; try again later"};
 }
 
 Status EnrolServer::may_sign() {
@@ -203,6 +216,7 @@ Result<std::optional<EnrolServer::Issued>> EnrolServer::issued_before(const stor
     return Error{Code::kUnauthenticated,
                  name + " was revoked at " + identity::format_utc(*row->revoked_at) + ": it needs another token"};
   }
+  FLUVIAL_TRY(may_come_again(row->id));
   FLUVIAL_TRY(may_sign());
   const auto validity = std::chrono::ceil<std::chrono::seconds>(known->ends_at - row->enrolled_at);
   const identity::Grant grant{{row->role, row->id, row->name}, validity, {}, {}, serial};

@@ -62,6 +62,7 @@ class EnrolServer {
   void count(const char* result) const;
   // Thread safe.
   Status may_sign();                             // one more certificate: the authority's processor is everybody's
+  Status may_come_again(NodeId member);          // with what it was enrolled with
   bool may_be_wrong(const std::string& remote);  // one more wrong token: its address's own
 
   tree::Runtime& runtime_;
@@ -74,6 +75,7 @@ class EnrolServer {
   std::uint16_t member_port_ = 0;
   std::mutex mutex_;
   net::Pace signatures_;
+  std::map<NodeId, net::Pace> again_;  // of members that the journal knows
   net::AddressPaces wrong_;
   EntryMeter refusals_;  // on the node's strand
 };

@@ -123,7 +123,7 @@ Awaitable<bool> HttpConnection::respond(HttpResponse response) {
   message.body() = std::move(response.body);
   message.keep_alive(go_on);
   message.prepare_payload();
-  const auto written = co_await with_deadline(write_message(&socket_, &message), settings_.request_deadline);
+  const auto written = co_await writing(write_message(&socket_, &message));
   co_return written.ok() && !*written && go_on;
 }
 
@@ -138,7 +138,7 @@ Awaitable<bool> HttpConnection::respond_with_lines(http::response<http::empty_bo
   head.chunked(true);
   head.keep_alive(false);
   http::response_serializer<http::empty_body> serializer(head);
-  const auto written = co_await with_deadline(write_head(&socket_, &serializer), settings_.request_deadline);
+  const auto written = co_await writing(write_head(&socket_, &serializer));
   if (!written.ok() || *written) co_return false;
   co_await producer(shared_from_this());
   const Status ended = co_await write_chunk(http::make_chunk_last());
@@ -148,7 +148,7 @@ Awaitable<bool> HttpConnection::respond_with_lines(http::response<http::empty_bo
 
 template <typename Buffers>
 Awaitable<Status> HttpConnection::write_chunk(Buffers buffers) {
-  const auto written = co_await with_deadline(write_buffers(&socket_, buffers), settings_.request_deadline);
+  const auto written = co_await writing(write_buffers(&socket_, buffers));
   if (!written.ok()) co_return Error{Code::kDeadlineExceeded, "the client does not read"};
   if (*written) co_return Error{Code::kUnavailable, "the client is gone: " + written->message()};
   co_return Status{};

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "core/net/deadline.h"
 #include "core/net/http.h"
 
 namespace fluvial::net {
@@ -45,10 +46,14 @@ class HttpConnection final : public LineWriter, public std::enable_shared_from_t
     socket_.close(ignored);
   }
 
-  // Nobody waits for an answer on it: since when. A newcomer takes the place of the one that says nothing longest.
+  // Nobody waits for an answer on it, or takes the one that there is: since when. A newcomer takes the place of the one
+  // that is still longest.
   std::optional<TimePoint> still_since() const {
     const std::int64_t since = still_since_.load(std::memory_order_relaxed);
-    return since == kBusy ? std::nullopt : std::optional(TimePoint(Duration(since)));
+    if (since != kBusy) return TimePoint(Duration(since));
+    const std::int64_t writing = writing_since_.load(std::memory_order_relaxed);
+    if (writing == kBusy || SystemClock().now() - TimePoint(Duration(writing)) < kTakesNothing) return std::nullopt;
+    return TimePoint(Duration(writing));
   }
   void give_way() {  // thread safe: unless it has become busy meanwhile
     asio::dispatch(executor(), [self = shared_from_this()] {
@@ -70,11 +75,20 @@ class HttpConnection final : public LineWriter, public std::enable_shared_from_t
 
  private:
   static constexpr std::int64_t kBusy = -1;
+  static constexpr Duration kTakesNothing = std::chrono::milliseconds(250);
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   Awaitable<ErrorCode> read_header(Parser* parser);
   Awaitable<ErrorCode> read(Parser* parser);
   Awaitable<Result<ErrorCode>> read_request(Parser* parser);
-  void become_still() { still_since_ = SystemClock().now().time_since_epoch().count(); }
+  static std::int64_t now() { return SystemClock().now().time_since_epoch().count(); }
+  void become_still() { still_since_ = now(); }
+  template <typename T>
+  Awaitable<Result<T>> writing(Awaitable<T> write) {  // within the deadline
+    writing_since_ = now();
+    auto written = co_await with_deadline(std::move(write), settings_.request_deadline);
+    writing_since_ = kBusy;
+    co_return written;
+  }
   Awaitable<bool> respond_with_lines(boost::beast::http::response<boost::beast::http::empty_body> head,
                                      LineProducer producer);
   template <typename Buffers>
@@ -90,7 +104,8 @@ class HttpConnection final : public LineWriter, public std::enable_shared_from_t
   bool idle_ = false;
   bool stopping_ = false;
   bool keep_alive_ = false;
-  bool is_first_ = true;  // no request has come yet
+  bool is_first_ = true;                             // no request has come yet
+  std::atomic<std::int64_t> writing_since_ = kBusy;  // a part of an answer
   std::atomic<std::int64_t> still_since_ = SystemClock().now().time_since_epoch().count();
 };
 

@@ -187,8 +187,9 @@ class HttpServer::Impl : public std::enable_shared_from_this<HttpServer::Impl> {
       stillest = std::move(connection);
     }
     if (stillest == nullptr) return false;
-    hooks_->refused(reason::kGaveWay, stillest->remote(),
-                    stillest->remote() + ": an HTTP connection without a request gave way to a newcomer");
+    hooks_->refused(
+        reason::kGaveWay, stillest->remote(),
+        stillest->remote() + ": an HTTP connection that asked nothing, or took no answer, gave way to a newcomer");
     stillest->give_way();
     std::erase_if(known_, [&](const std::weak_ptr<HttpConnection>& known) { return known.lock() == stillest; });
     return true;

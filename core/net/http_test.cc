@@ -121,6 +121,26 @@ TEST(Http, ConnectionsThatAskNothingGiveWayToThoseThatDo) {
   EXPECT_EQ(server.hooks().count(reason::kTooManySessions), 0);
 }
 
+TEST(Http, ConnectionsThatTakeNoAnswerGiveWayToThoseThatDo) {
+  Threads threads;
+  HttpTestServer server(threads, kLoopback, {.connections_max = 4});
+  const auto& address = std::get<TcpAddress>(server.address());
+  asio::io_context context;
+  std::vector<asio::ip::tcp::socket> deaf;
+  for (int i = 0; i < 4; ++i) {
+    deaf.emplace_back(context).connect({asio::ip::address_v4::loopback(), address.port});
+    asio::write(deaf.back(), asio::buffer(std::string_view("GET /endless HTTP/1.1\r\nHost: x\r\n\r\n")));
+  }
+  // Once the sockets' buffers are full nothing is taken any more.
+  Result<HttpReply> reply = Error{Code::kUnavailable, "not asked yet"};
+  look_until([&] {
+    reply = http_request(server.address(), "GET", "/echo", "", std::chrono::seconds(2));
+    return reply.ok();
+  });
+  EXPECT_EQ(reply->status, 200);
+  server.hooks().wait_refused(reason::kGaveWay);
+}
+
 TEST(Http, AConnectionThatAsksNothingIsClosedSoon) {
   Threads threads;
   HttpTestServer server(threads, kLoopback, {.header_deadline = std::chrono::milliseconds(500)});

@@ -49,6 +49,11 @@ std::size_t PayloadGate::bytes_used() const {
   return used_;
 }
 
+bool PayloadGate::someone_waits() const {
+  const std::lock_guard lock(mutex_);
+  return !waiting_.empty();
+}
+
 void PayloadGate::count(Ticket& ticket, std::size_t taken) {
   used_ = used_ - ticket.taken_ + taken;
   ticket.taken_ = taken;

@@ -9,7 +9,10 @@
 //  3. Of which half has come may take the rest ahead, to be read into one place, while all that is taken stays within
 //     half of the bound and nobody waits. Who sends no more then holds no more than twice what it sent; and the others
 //     are let in as if it never gave anything back, so what is left is enough for them, one after another.
-//  4. One payload larger than the bound passes when no other is there.
+//  4. While somebody waits, a payload must come as fast as would bring all of it in a minute, or its session is cut
+//  (the
+//     session's own monitor): memory is not held by a trickle.
+//  5. One payload larger than the bound passes when no other is there.
 #pragma once
 
 #include <cstddef>
@@ -58,6 +61,7 @@ class PayloadGate : public std::enable_shared_from_this<PayloadGate> {
 
   std::shared_ptr<Ticket> try_begin(std::uint64_t member, std::size_t announced, Again again);
   std::size_t bytes_used() const;
+  bool someone_waits() const;
 
  private:
   bool grant(Ticket& ticket, std::size_t bytes);

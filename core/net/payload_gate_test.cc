@@ -20,7 +20,9 @@ TEST(PayloadGate, HoldsBackWhatIsBeyondItsBoundAndWakesIt) {
   Ticket third = gate->try_begin(3, 1, again);
   EXPECT_TRUE(first->try_take(60, again));
   EXPECT_TRUE(second->try_take(40, again));
+  EXPECT_FALSE(gate->someone_waits());
   EXPECT_FALSE(third->try_take(1, again));
+  EXPECT_TRUE(gate->someone_waits());
   EXPECT_FALSE(third->try_take(1, again));
   second.reset();
   EXPECT_EQ(woken, 2);

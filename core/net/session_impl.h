@@ -31,6 +31,7 @@ struct FrameProgress {
   Duration header_time{};
   Duration window_time{};
   std::uint64_t window_start_bytes = 0;
+  std::uint64_t payload_bytes = 0;  // announced
   void restart_window(std::uint64_t bytes_now) {
     window_time = {};
     window_start_bytes = bytes_now;

@@ -148,6 +148,38 @@ TEST(SessionLimits, ATricklingPeerIsCutWhileOthersGoOn) {
   say_goodbye(threads, good);
 }
 
+// Fast enough by itself, and with memory that another waits for.
+TEST(SessionLimits, WhoTricklesWhileOthersWaitIsCut) {
+  constexpr std::size_t kAnnounced = 8 << 20;
+  Threads threads;
+  ListenerSettings settings;
+  settings.payload_bytes_in_flight_max = kAnnounced;
+  settings.payload_bytes_per_member_max = kAnnounced;
+  settings.session.rate_window = milliseconds(200);
+  settings.session.min_rate_bytes_per_s = 1'000;
+  settings.session.drain_deadline = milliseconds(100);
+  TestServer server(threads, settings);
+  const auto good = *server.try_connect({}, pki().member_client(Role::kAggregator, NodeId(3), "west"));
+  RawPeer peer(threads, server.port());
+  v1::Envelope chunk;
+  chunk.mutable_update_chunk()->set_index(1);
+  ASSERT_TRUE(peer.write((*wire::encode_head(chunk, kAnnounced, {})).span()).ok());
+  ASSERT_TRUE(peer.write(Buffer(kAnnounced - (1 << 20)).span()).ok());
+  std::atomic<bool> is_done = false;
+  std::jthread sending([&] {
+    EXPECT_TRUE(exchange(threads, good, 1, 4 << 20).ok());
+    is_done = true;
+  });
+  const Buffer drop(2'000);
+  for (int i = 0; i < 300 && !is_done && server.hooks().count(reason::kSlow) == 0; ++i) {  // 20 KB/s for 30 s at most
+    if (!peer.write(drop.span()).ok()) break;
+    std::this_thread::sleep_for(milliseconds(100));
+  }
+  EXPECT_EQ(server.hooks().count(reason::kSlow), 1);
+  sending.join();
+  say_goodbye(threads, good);
+}
+
 TEST(SessionLimits, AHeaderThatDoesNotEndIsCut) {
   Threads threads;
   ListenerSettings settings;

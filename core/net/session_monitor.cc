@@ -12,6 +12,8 @@
 namespace fluvial::net {
 namespace {
 
+constexpr Duration kHoldsOthersUpMax = std::chrono::minutes(1);  // with the memory of a payload that others wait for
+
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 }  // namespace
@@ -103,10 +105,14 @@ void SessionImpl::check_frame(Duration elapsed) {
   if (frame.window_time < settings_.rate_window) return;
   const auto bytes = static_cast<double>(stream_->plaintext_in() - frame.window_start_bytes);
   const double rate = bytes / seconds(frame.window_time);
-  if (rate < static_cast<double>(settings_.min_rate_bytes_per_s)) {
+  double least = static_cast<double>(settings_.min_rate_bytes_per_s);
+  if (settings_.payload_gate != nullptr && settings_.payload_gate->someone_waits()) {
+    least = std::max(least, static_cast<double>(frame.payload_bytes) / seconds(kHoldsOthersUpMax));
+  }
+  if (rate < least) {
     violation(reason::kSlow,
-              {Code::kDeadlineExceeded, fmt::format("a frame came in at {:.0f} bytes/s; at least {} are required", rate,
-                                                    settings_.min_rate_bytes_per_s)});
+              {Code::kDeadlineExceeded,
+               fmt::format("a frame came in at {:.0f} bytes/s; at least {:.0f} are required", rate, least)});
     return;
   }
   frame.restart_window(stream_->plaintext_in());

@@ -55,6 +55,7 @@ Awaitable<Status> SessionImpl::read_frame() {
   stream_->set_key_updates_max(admitted_ ? updates : std::min(updates, kStrangerKeyUpdates));
   FLUVIAL_CO_ASSIGN(const wire::FramePrefix prefix, co_await read_prefix());
   FLUVIAL_CO_ASSIGN(v1::Envelope header, co_await read_header(prefix.header_bytes));
+  frame_progress_->payload_bytes = prefix.payload_bytes;
   if (prefix.payload_bytes == 0) frame_progress_.reset();  // it is all here: waiting is no fault of the peer
   if (take_session_message(header)) {
     if (prefix.payload_bytes == 0) co_return Status{};

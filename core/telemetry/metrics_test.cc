@@ -211,5 +211,22 @@ TEST(ReportedMetrics, TheFirstNamesOfARunAreServed) {
   EXPECT_EQ(dropped(), 12) << "both cannot have the label";
 }
 
+TEST(ReportedMetrics, NoSingleSiteTakesAllNames) {
+  Metrics metrics(Role::kCoordinator, "0.1.0");
+  ReportedMetrics reported(metrics, "training_metric");
+  std::map<std::string, double> values{{"loss", 1}};
+  std::map<std::string, std::size_t> by{{"loss", 3}};
+  for (int i = 0; i < 64; ++i) {
+    values["!" + std::to_string(i)] = i;
+    by["!" + std::to_string(i)] = 1;
+  }
+  reported.set(values, by);
+  EXPECT_TRUE(has_line(metrics.render(), "fluvial_coordinator_training_metric{name=\"loss\"} 1"));
+  EXPECT_EQ(metrics.counter("reported_metrics_dropped_total").value(), 48);
+  reported.forget();
+  reported.set(values);
+  EXPECT_EQ(metrics.counter("reported_metrics_dropped_total").value(), 48 + 33) << "of one reporter alone all may be";
+}
+
 }  // namespace
 }  // namespace fluvial::telemetry

@@ -10,22 +10,34 @@ namespace {
 constexpr std::string_view kOthers = "others";
 constexpr char kSeparator = '\0';
 
+constexpr std::array<std::string_view, 5> kSubjectFields = {"member", "site", "site_id", "parent", "worker"};
+
+std::string text_of(const Field& field) {
+  return std::visit(
+      [](const auto& value) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string>) {
+          return value;
+        } else {
+          return std::to_string(value);
+        }
+      },
+      field.value);
+}
+
 std::string cause_of(const Record& record) {
   std::string cause = record.message;
   for (const Field& field : record.fields) {
     if (std::ranges::find(kCauseFields, field.key) == kCauseFields.end()) continue;
-    cause += kSeparator + field.key + '=';
-    std::visit(
-        [&cause](const auto& value) {
-          if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string>) {
-            cause += value;
-          } else {
-            cause += std::to_string(value);
-          }
-        },
-        field.value);
+    cause += kSeparator + field.key + '=' + text_of(field);
   }
   return cause;
+}
+
+std::string subject_of(const Record& record) {
+  for (const Field& field : record.fields) {
+    if (std::ranges::find(kSubjectFields, field.key) != kSubjectFields.end()) return text_of(field);
+  }
+  return "";
 }
 
 }  // namespace
@@ -33,9 +45,18 @@ std::string cause_of(const Record& record) {
 bool Repeats::admit(const Record& record, TimePoint now) {
   if (record.level < Level::kWarn) return true;
   std::string name = cause_of(record);
-  if (causes_.size() >= limits_.causes_max && !causes_.contains(name)) name = kOthers;
+  std::string subject = subject_of(record);
+  if (!causes_.contains(name)) {
+    const auto of_subject = causes_of_.find(subject);
+    if (!subject.empty() && of_subject != causes_of_.end() && of_subject->second >= limits_.causes_of_one_max) {
+      name = std::string(kOthers) + kSeparator + subject;
+    }
+    if (causes_.size() >= limits_.causes_max && !causes_.contains(name)) name = kOthers;
+  }
   if (causes_.empty()) oldest_ = now;
-  const auto found = causes_.try_emplace(std::move(name), Cause{.since = now, .last = {}}).first;
+  const auto [found, is_new] =
+      causes_.try_emplace(std::move(name), Cause{.subject = subject, .since = now, .last = {}});
+  if (is_new && !subject.empty()) ++causes_of_[std::move(subject)];
   Cause& cause = found->second;
   if (cause.written < limits_.burst) {
     ++cause.written;
@@ -67,6 +88,8 @@ std::vector<Record> Repeats::take(bool all, TimePoint now) {
       cause.last.fields.emplace_back("more", cause.held_back);
       records.push_back(std::move(cause.last));
     }
+    if (const auto of = causes_of_.find(cause.subject); of != causes_of_.end() && --of->second == 0)
+      causes_of_.erase(of);
     entry = causes_.erase(entry);
   }
   return records;

@@ -25,7 +25,8 @@ inline constexpr std::array<std::string_view, 8> kCauseFields = {"code",   "memb
 struct RepeatLimits {
   std::size_t burst = 5;
   Duration window = std::chrono::minutes(1);
-  std::size_t causes_max = 1024;  // those beyond share one
+  std::size_t causes_max = 1024;       // those beyond share one
+  std::size_t causes_of_one_max = 32;  // likewise of one member, site, parent or worker: it may give many runs' numbers
 };
 
 class Repeats {
@@ -39,6 +40,7 @@ class Repeats {
 
  private:
   struct Cause {
+    std::string subject;  // empty: it is about nobody
     TimePoint since;
     std::size_t written = 0;
     std::uint64_t held_back = 0;
@@ -48,7 +50,8 @@ class Repeats {
 
   RepeatLimits limits_;
   std::map<std::string, Cause> causes_;
-  TimePoint oldest_;  // of the windows: before it has ended nothing is due
+  std::map<std::string, std::size_t> causes_of_;  // by subject
+  TimePoint oldest_;                              // of the windows: before it has ended nothing is due
 };
 
 }  // namespace fluvial::telemetry

@@ -54,6 +54,18 @@ TEST(Repeats, ASmallWindowEndsBeforeALargeOnesBeginning) {
   EXPECT_EQ(repeats.due(at(90)).size(), 1u);
 }
 
+TEST(Repeats, OneSubjectsManyCausesHideNobodyElses) {
+  Repeats repeats({.burst = 1, .window = seconds(60), .causes_max = 100, .causes_of_one_max = 10});
+  int written = 0;
+  for (int i = 0; i < 1000; ++i)
+    written += repeats.admit(warning("refused", {{"site", "a"}, {"run", i}}), at(0)) ? 1 : 0;
+  EXPECT_EQ(written, 11);
+  for (int i = 0; i < 50; ++i) EXPECT_TRUE(repeats.admit(warning("m", {{"part", i}}), at(0))) << i;
+  EXPECT_TRUE(repeats.admit(warning("two machines show the identity", {{"site", "b"}}), at(1)));
+  EXPECT_EQ(repeats.due(at(61)).size(), 1u);
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(repeats.admit(warning("refused", {{"site", "a"}, {"run", i}}), at(61))) << i;
+}
+
 TEST(Repeats, CausesBeyondTheBoundShareOne) {
   Repeats repeats({.burst = 1, .window = seconds(60), .causes_max = 10});
   int written = 0;

@@ -26,6 +26,18 @@ v1::Envelope run_query(RunId run, NodeId asker) {
 
 bool is_running(std::string_view run_state) { return run_state == round::run_status_name(round::RunStatus::kRunning); }
 
+std::optional<v1::Envelope> passed_on(const v1::OutcomeQuery& asked) {
+  const bool is_of_an_update = asked.round() != 0;
+  if (is_of_an_update && asked.sha256().size() != std::tuple_size_v<Digest>) return std::nullopt;
+  v1::Envelope message;
+  v1::OutcomeQuery& query = *message.mutable_outcome_query();
+  query.set_run(asked.run());
+  query.set_round(asked.round());
+  query.set_site(asked.site());
+  if (is_of_an_update) query.set_sha256(asked.sha256());
+  return message;
+}
+
 bool ends_run(std::string_view run_state) {
   const std::optional<round::RunStatus> status = round::parse_run_status(run_state);
   return status && is_over(*status);

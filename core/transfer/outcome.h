@@ -3,6 +3,7 @@
 // run is over, and an OutcomeReply without a round when it goes on.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +15,9 @@ namespace fluvial::transfer {
 
 v1::Envelope outcome_query(RunId run, RoundId round, SiteId site, const Digest& digest);
 v1::Envelope run_query(RunId run, NodeId asker);  // a site, or an aggregator
+
+// A child's question as its parent passes it on: of what was asked that which is known. None: it is no question.
+std::optional<v1::Envelope> passed_on(const v1::OutcomeQuery& asked);
 
 bool ends_run(std::string_view run_state);    // the name of a status that is_over(); no other word does
 bool is_running(std::string_view run_state);  // rounds follow each other; any other word: none is open now

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/digest/sha256.h"
 #include "core/store/memory_file_system.h"
 
 namespace fluvial::transfer {
@@ -37,6 +38,20 @@ TEST(OutcomeAnswers, SayWhatBecameOfAnUpdateAndWhetherTheRunGoesOn) {
   over = answers(*journal, of_run).value();
   ASSERT_EQ(over.size(), 1U);
   EXPECT_EQ(over[0].run_state().run(), run.value());
+}
+
+TEST(OutcomeQueries, WhatAChildAsksIsPassedOnInFourFields) {
+  v1::OutcomeQuery asked =
+      outcome_query(RunId(3), RoundId(4), SiteId(5), sha256(as_byte_span("update"))).outcome_query();
+  EXPECT_EQ(passed_on(asked)->outcome_query().SerializeAsString(), asked.SerializeAsString());
+  asked.GetReflection()->MutableUnknownFields(&asked)->AddLengthDelimited(99, std::string(1'000'000, 'x'));
+  EXPECT_LT(passed_on(asked)->ByteSizeLong(), 100U);
+  asked.set_sha256(std::string(1'000'000, 'x'));
+  EXPECT_FALSE(passed_on(asked));
+  v1::OutcomeQuery about_run = run_query(RunId(3), NodeId(5)).outcome_query();
+  about_run.set_sha256(std::string(1'000'000, 'x'));
+  EXPECT_EQ(passed_on(about_run)->outcome_query().SerializeAsString(),
+            run_query(RunId(3), NodeId(5)).outcome_query().SerializeAsString());
 }
 
 TEST(OutcomeAnswers, OfARunThatTheJournalDoesNotHaveAnUpdateIsLateAndNothingElseIsSaid) {

@@ -8,6 +8,8 @@
 #include <fstream>
 
 #include "core/identity/credentials.h"
+#include "core/identity/token.h"
+#include "core/tree/enrol_client.h"
 #include "tests/integration/harness.h"
 
 namespace fluvial::integration {
@@ -106,7 +108,8 @@ TEST_F(EnrolAgainTest, EndedAtAnyMomentItGoesOnWithTheSameToken) {
   const std::string token = new_token("hospital-a");
   ASSERT_EQ(enroll(token, "a").exit_status, 0);
   const std::string serial = serial_in("a");
-  const std::vector<std::string> in_order = {"identity/key.pem", "edge.toml", "identity/ca.pem",
+  const std::vector<std::string> in_order = {"identity/key.pem",         "edge.toml",
+                                             "identity/ca.pem",          "identity/token_sha256",
                                              "identity/enrolled_before", "identity/cert.pem"};
   for (std::size_t written = 1; written < in_order.size(); ++written) {
     const std::string folder = fmt::format("cut-{}", written);
@@ -134,6 +137,46 @@ TEST_F(EnrolAgainTest, EndedAtAnyMomentItGoesOnWithTheSameToken) {
   EXPECT_THAT(enroll(token, "cut-1").output, HasSubstr("was revoked at"));
   ASSERT_EQ(enroll(new_token("hospital-a"), "anew").exit_status, 0);
   EXPECT_THAT(enroll(token, "cut-1").output, HasSubstr("was used at"));
+}
+
+// Nobody else is kept from enrolling by it.
+TEST_F(EnrolAgainTest, AUsedTokenAgainAndAgainIsHeldBack) {
+  const auto token = identity::EnrolmentToken::parse(new_token("hospital-a")).value();
+  const auto key = identity::PrivateKey::generate().value();
+  const tree::EnrolSettings settings{.address = fmt::format("127.0.0.1:{}", enrol_port())};
+  int given = 0;
+  Status refused;
+  for (int i = 0; i < 15 && refused.ok(); ++i) {
+    const auto enrolment = tree::enrol_blocking(token, key, settings);
+    given += enrolment.ok() ? 1 : 0;
+    if (!enrolment.ok()) refused = enrolment.error();
+  }
+  EXPECT_EQ(given, 11) << "the first time, and ten times again";
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, HasSubstr("comes too often with the token that it has used"));
+  EXPECT_EQ(enroll(new_token("hospital-b"), "b").exit_status, 0);
+}
+
+TEST_F(EnrolAgainTest, ANewTokenForTheSameNameIsUsed) {
+  ASSERT_EQ(enroll(new_token("hospital-a"), "a").exit_status, 0);
+  const std::string serial = serial_in("a");
+  const auto more = federation_->admin().post(
+      "/v1/tokens", object{{"role", "site"}, {"name", "hospital-a"}, {"ttl_s", 600}, {"weight_max", 77}});
+  ASSERT_TRUE(more.ok()) << more.error().message;
+  const std::string token = cli::text_member(*more, "token");
+  const CommandRun again = enroll(token, "a");
+  EXPECT_EQ(again.exit_status, 0) << again.output;
+  EXPECT_THAT(again.output, HasSubstr("enrolled as site 2 (hospital-a)"));
+  EXPECT_THAT(again.output, HasSubstr("restart it"));
+  EXPECT_NE(serial_in("a"), serial);
+  const value nodes = federation_->admin().get("/v1/nodes").value();
+  EXPECT_EQ(cli::count_member(cli::array_member(nodes, "nodes")[0], "weight_max"), 77U);
+  EXPECT_THAT(enroll(token, "a").output, HasSubstr("enrolled already")) << "that one was used for it";
+
+  ASSERT_TRUE(federation_->admin().post("/v1/nodes/hospital-a/revoke").ok());
+  const CommandRun shut_out = enroll(new_token("hospital-a"), "a");
+  EXPECT_NE(shut_out.exit_status, 0);
+  EXPECT_THAT(shut_out.output, HasSubstr("key was revoked"));
 }
 
 TEST_F(EnrolAgainTest, OneEntryPointForTheFirstStartAndEveryOther) {
