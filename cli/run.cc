@@ -182,7 +182,10 @@ int change(const Io& io, const RunOptions& options, const std::string& verb) {
   if (!run.ok()) return fail(io, "run " + verb, run.error());
   const auto done = client.post(fmt::format("/v1/runs/{}/{}", *run, verb));
   if (!done.ok()) return fail(io, "run " + verb, done.error());
-  io.print(options.json ? pretty(*done) : fmt::format("run {}: {}\n", *run, verb));
+  const json::value& pausing = member(*done, "pausing");
+  const bool is_pausing = pausing.is_bool() && pausing.as_bool();
+  io.print(options.json ? pretty(*done)
+                        : fmt::format("run {}: {}{}\n", *run, verb, is_pausing ? ", once its open round closes" : ""));
   return kDone;
 }
 

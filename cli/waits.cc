@@ -48,7 +48,10 @@ std::string progress_words(const json::value& progress) {
 std::string run_line(const json::value& run, const Terminal& terminal) {
   const std::string status = text_member(run, "status");
   const bool is_well = status == "running" || status == "done";
-  const std::string shown = is_well ? terminal.green(status) : terminal.red(status);
+  std::string shown = is_well ? terminal.green(status) : terminal.red(status);
+  if (const std::string why = text_member(run, "pausing"); !why.empty()) {
+    shown += terminal.yellow(fmt::format(", pauses once the open round closes ({})", why));
+  }
   return fmt::format("{}  {}  {}\n",
                      terminal.bold(fmt::format("run {} {}", count_member(run, "id"), text_member(run, "name"))), shown,
                      committed_words(run, count_member(run, "round")));

@@ -103,6 +103,13 @@ TEST(Waits, TransfersAreALineATier) {
   EXPECT_THAT(status_screen(now, Terminal::plain()), HasSubstr("quorum 3\n    sites -> aggregators: 3 sending, "));
 }
 
+TEST(StatusScreen, SaysThatARunPausesOnceItsRoundCloses) {
+  json::value now = status();
+  now.at("runs").as_array()[0].as_object()["pausing"] = "by an administrator";
+  EXPECT_THAT(status_screen(now, Terminal::plain()),
+              HasSubstr("running, pauses once the open round closes (by an administrator)  16 of 100"));
+}
+
 TEST(StatusScreen, SaysWhatRunsWhatIsWaitedForWhatIsWrongAndWhatToDo) {
   const std::string screen = status_screen(status(), Terminal::plain());
   EXPECT_THAT(screen, HasSubstr("hospitals  fluvial 0.2.0  3 of 4 sites connected, 1 of 1 aggregators connected\n"));

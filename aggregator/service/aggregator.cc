@@ -109,14 +109,13 @@ Status run_aggregator(config::AggregatorSettings settings, store::FileSystem& fi
   service.attach(uplink, [&process](bool up) { process.set_ready(up); });
   FLUVIAL_ASSIGN(const std::uint16_t metrics_port,
                  process.open_http({[&service, name = self.name] { return service.status_json(name); }, {}}));
-  process.spawn("sum", service.run_lane());
-  process.spawn("members", service.hub().run());
-  process.spawn("uplink", uplink.run());
+  process.spawn_vital("sum", service.run_lane());
+  process.spawn_vital("members", service.hub().run());
+  process.spawn_vital("uplink", uplink.run());
   process.spawn("renewal", renewal.run());
   runtime.log.info("aggregator ready", {{"port", port}, {"incarnation", incarnation}});
   if (on_ready) on_ready(ready_line(self.name, port, metrics_port));
-  process.run([&service] { service.stop(); });
-  return {};
+  return process.run([&service] { service.stop(); });
 }
 
 }  // namespace fluvial::aggregator

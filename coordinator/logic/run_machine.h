@@ -217,7 +217,9 @@ class RunMachine {
   RunId run() const { return run_; }
   RunStatus status() const { return status_; }           // as the journal has it, or paused because that failed
   const std::string& reason() const { return reason_; }  // of the status; while idle, what the run waits for
-  TimePoint opened_at() const { return opened_at_; }     // the open attempt, by this process
+  // Why it pauses once the open round closes, as the journal has it already; none: it does not.
+  const std::optional<std::string>& pausing() const { return pause_wanted_; }
+  TimePoint opened_at() const { return opened_at_; }  // the open attempt, by this process
   TimePoint soft_deadline() const { return soft_; }
   TimePoint hard_deadline() const { return hard_; }
   const round::Pace& pace() const { return pace_; }  // of this run's sites, since this process took it up

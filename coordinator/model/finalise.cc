@@ -188,9 +188,9 @@ Result<NextModel> finalise(Parallel& parallel, const transfer::NodeSum& sum, sto
   const round::Schema& schema = *input.schema;
   Workspace work = open_workspace(schema, input.base.bytes);
   NextModel next;
-  next.optimizer_state = input.optimizer_state.empty()  // before the first round
-                             ? aggregate::initial_state(input.optimizer, schema.value_count())
-                             : std::move(input.optimizer_state);
+  const bool is_first = input.optimizer_state == nullptr || input.optimizer_state->empty();
+  next.optimizer_state =
+      is_first ? aggregate::initial_state(input.optimizer, schema.value_count()) : *input.optimizer_state;
 
   FLUVIAL_ASSIGN(const Means means, Means::of(parallel, sum, input));
   if (means.of_passes() != nullptr) {

@@ -35,7 +35,7 @@ struct FinaliseInput {
   std::shared_ptr<const round::Schema> schema;
   SharedBytes base;  // the master of the round before
   aggregate::ServerOptimizer optimizer;
-  std::vector<float> optimizer_state;
+  std::shared_ptr<const std::vector<float>> optimizer_state;  // null or empty: before the first round
   bool sum_digest = false;
   kernels::CodecSpec codec = {};           // the plan's
   std::optional<PassesInput> passes = {};  // of a round with several; the sum is the last one's

@@ -25,22 +25,34 @@ void Evaluator::committed(const round::ModelRef& ref, SharedBytes model, std::sh
                           const round::Plan& plan) {
   newest_ = Waiting{ref, std::move(model), std::move(schema), plan.name,
                     round::config_of(plan.worker, RoundId(ref.version.value()), plan.rounds)};
-  assign_next();
+  freed();  // the one before, of another run perhaps, is no longer the next
 }
 
 void Evaluator::run_ended(local::EndedRun ended) {
-  ended_ = std::move(ended);
+  ended_.push_back(std::move(ended));
   tell_ended();
 }
 
 // A worker that hears it first would leave before it is given the last model.
 void Evaluator::tell_ended() {
-  if (!ended_ || is_busy() || newest_ || !server_) return;
-  server_->run_ended(*std::exchange(ended_, std::nullopt));
+  if (!server_) return;
+  std::erase_if(ended_, [this](const local::EndedRun& ended) {
+    if (awaits(ended.run) || (newest_ && newest_->ref.run == ended.run)) return false;  // for whoever attaches
+    server_->run_ended(ended);
+    return true;
+  });
 }
 
-bool Evaluator::is_busy() const {
-  return std::any_of(workers_.begin(), workers_.end(), [](const auto& entry) { return entry.second.has_value(); });
+bool Evaluator::awaits(RunId run) const {
+  const bool is_next = newest_ && newest_->ref.run == run && !workers_.empty();
+  const auto has_it = [&](const auto& entry) { return entry.second && entry.second->run == run; };
+  return is_next || std::ranges::any_of(workers_, has_it);
+}
+
+void Evaluator::freed() {
+  assign_next();
+  less_();
+  tell_ended();
 }
 
 void Evaluator::assign_next() {
@@ -62,7 +74,7 @@ net::Awaitable<void> Evaluator::assign(local::WorkerId worker, Waiting what) {
         "no memory to evaluate a model; it is left out",
         {{"run", what.ref.run}, {"model_version", what.ref.version}, {"reason", shared.error().to_string()}});
     if (const auto found = workers_.find(worker); found != workers_.end()) found->second.reset();
-    tell_ended();
+    freed();
     co_return;
   }
   local::Task task;
@@ -75,7 +87,7 @@ net::Awaitable<void> Evaluator::assign(local::WorkerId worker, Waiting what) {
   task.version = what.ref.version;
   task.schema = *what.schema;
   task.model = std::move(*shared);
-  server_->assign(worker, std::move(task));
+  if (server_) server_->assign(worker, std::move(task));
 }
 
 void Evaluator::worker_attached(local::WorkerId worker, const local::WorkerInfo& info) {
@@ -86,8 +98,7 @@ void Evaluator::worker_attached(local::WorkerId worker, const local::WorkerInfo&
 
 void Evaluator::worker_detached(local::WorkerId worker, const std::string& reason) {
   if (workers_.erase(worker) > 0) runtime_.log.info("evaluator detached", {{"reason", reason}});
-  if (!is_busy()) idle_();
-  tell_ended();
+  freed();
 }
 
 void Evaluator::task_done(local::WorkerId worker, local::TaskResult result) {
@@ -95,17 +106,14 @@ void Evaluator::task_done(local::WorkerId worker, local::TaskResult result) {
   if (found == workers_.end() || !found->second) return;
   const round::ModelRef ref = *std::exchange(found->second, std::nullopt);
   done_(ref.run, RoundId(ref.version.value()), result.metrics);
-  assign_next();
-  tell_ended();
+  freed();
 }
 
 void Evaluator::task_failed(local::WorkerId worker, local::TaskId, const Error& error) {
   runtime_.log.warn("evaluation failed; the next model is given out", {{"reason", error.to_string()}});
   const auto found = workers_.find(worker);
   if (found != workers_.end()) found->second.reset();
-  assign_next();
-  if (!is_busy()) idle_();
-  tell_ended();
+  freed();
 }
 
 void Evaluator::connection_refused(const std::string& reason) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/local/worker_server.h"
 #include "core/net/task_group.h"
@@ -19,10 +20,9 @@ namespace fluvial::coordinator {
 class Evaluator final : public local::WorkerHandler, public std::enable_shared_from_this<Evaluator> {
  public:
   using Done = std::function<void(RunId, RoundId, const round::Metrics&)>;
-  // `idle`: nothing is being evaluated any more, though not because of a result.
-
-  Evaluator(tree::Runtime& runtime, net::TaskGroup& tasks, Done done, std::function<void()> idle)
-      : runtime_(runtime), tasks_(tasks), done_(std::move(done)), idle_(std::move(idle)) {}
+  // `less`: of a run less may be awaited than before, though not because of a result.
+  Evaluator(tree::Runtime& runtime, net::TaskGroup& tasks, Done done, std::function<void()> less)
+      : runtime_(runtime), tasks_(tasks), done_(std::move(done)), less_(std::move(less)) {}
 
   Status open(const std::string& socket);
   void close();
@@ -33,7 +33,8 @@ class Evaluator final : public local::WorkerHandler, public std::enable_shared_f
   // The run is over. Workers are told once its last model has been evaluated.
   void run_ended(local::EndedRun ended);
 
-  bool is_busy() const;
+  // Whether a result of this run is still to come: a worker has its model, or it is the next for one.
+  bool awaits(RunId run) const;
 
   void worker_attached(local::WorkerId worker, const local::WorkerInfo& info) override;
   void worker_detached(local::WorkerId worker, const std::string& reason) override;
@@ -51,16 +52,17 @@ class Evaluator final : public local::WorkerHandler, public std::enable_shared_f
   };
   void assign_next();
   void tell_ended();
+  void freed();  // a worker is, or there is one less
   net::Awaitable<void> assign(local::WorkerId worker, Waiting what);
 
   tree::Runtime& runtime_;
   net::TaskGroup& tasks_;
   Done done_;
-  std::function<void()> idle_;
+  std::function<void()> less_;
   std::unique_ptr<local::WorkerServer> server_;
   std::map<local::WorkerId, std::optional<round::ModelRef>> workers_;  // what each is busy with
   std::optional<Waiting> newest_;
-  std::optional<local::EndedRun> ended_;  // not told yet
+  std::vector<local::EndedRun> ended_;  // not told yet
   std::uint64_t last_task_ = 0;
 };
 

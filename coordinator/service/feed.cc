@@ -21,6 +21,7 @@ void Feed::publish(const FeedLine& line) {
   std::erase_if(watchers_, [](const auto& weak) { return weak.expired(); });
   for (const auto& weak : watchers_) {
     const std::shared_ptr<Watcher> watcher = weak.lock();
+    if (!watcher) continue;  // it ended just now, on its connection's executor
     if (watcher->lines.size() >= kLinesMax) watcher->closed = true;
     if (!watcher->closed) watcher->lines.push_back(line);
     watcher->changed_.notify_all();
@@ -28,8 +29,16 @@ void Feed::publish(const FeedLine& line) {
   if (hear_) hear_(line);
 }
 
-void Feed::release() {
-  if (held_) publish(*std::exchange(held_, std::nullopt));
+void Feed::release_unless(const std::function<bool(RunId)>& is_waited_for) {
+  for (auto held = held_.begin(); held != held_.end();) {
+    if (is_waited_for(held->first)) {
+      ++held;
+      continue;
+    }
+    const FeedLine line = std::move(held->second);
+    held = held_.erase(held);
+    publish(line);
+  }
 }
 
 void Feed::close() {

@@ -1,10 +1,10 @@
-// What happens in the runs, as lines of JSON for whoever watches. On the node's strand.
+// What happens in the runs, as lines of JSON for whoever watches. On the node's strand; but a watcher may end anywhere.
 #pragma once
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,15 +40,15 @@ class Feed {
   void also_to(std::function<void(const FeedLine&)> hear) { hear_ = std::move(hear); }
   void publish(const FeedLine& line);
   // The end of a run is published when nothing of it is waited for any more.
-  void hold(FeedLine end) { held_ = std::move(end); }
-  bool holds(RunId run) const { return held_ && held_->run == run; }
-  void release();
+  void hold(FeedLine end) { held_.insert_or_assign(end.run, std::move(end)); }
+  bool holds(RunId run) const { return held_.contains(run); }
+  void release_unless(const std::function<bool(RunId)>& is_waited_for);
   void close();
 
  private:
   net::Executor strand_;
   std::vector<std::weak_ptr<Watcher>> watchers_;
-  std::optional<FeedLine> held_;
+  std::map<RunId, FeedLine> held_;
   std::function<void(const FeedLine&)> hear_;
 };
 

@@ -1,5 +1,6 @@
 #include "coordinator/service/run_report.h"
 
+#include <map>
 #include <utility>
 
 #include "coordinator/service/commands.h"
@@ -52,7 +53,7 @@ void RunReport::status_told(RunId run, RunStatus status, const std::string& reas
   const FeedLine line{run, RoundId(0), ends, state_line(run, status, reason)};
   if (!ends) return feed_.publish(line);
   feed_.hold(line);
-  if (!evaluating_ || !evaluating_()) feed_.release();
+  feed_.release_unless(evaluating_);
   if (over_) over_(run, status);
 }
 
@@ -130,7 +131,9 @@ void RunReport::committed(const store::CommitRow& row, const round::Pace& pace) 
   for (const SiteId site : record.late) root_counts_.late(where_ ? where_(site) : "unknown");
   std::uint64_t stale = 0;
   std::uint64_t staleness = 0;
+  std::map<std::string, std::size_t> reporters;
   for (const auto& [site, entry] : record.contributors.entries()) {
+    for (const auto& [name, value] : entry.metrics) ++reporters[name];
     stale += entry.staleness() > 0 ? 1 : 0;
     staleness += entry.staleness();
     if (record.late_is_next) root_counts_.counted(name_of_(site));
@@ -141,7 +144,7 @@ void RunReport::committed(const store::CommitRow& row, const round::Pace& pace) 
   root_counts_.model_whole_bytes.set(static_cast<double>(record.model.bytes));
   root_counts_.model_down_bytes.set(static_cast<double>(model_down_bytes_));
   root_counts_.model_left_out_norm.set(model_left_out_norm_);
-  training_metrics_.set(row.metrics);
+  training_metrics_.set(row.metrics, reporters);
   root_counts_.round_seconds.observe(static_cast<double>(row.duration_ms) / 1000.0);
   const telemetry::Logger log = log_.with({{"run", record.run}, {"round", record.round}, {"attempt", record.attempt}});
   log.info("round committed", {{"contributors", record.contributors.size()},

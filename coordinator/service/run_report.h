@@ -20,8 +20,8 @@ class RunReport : public RunObserver {
 
   // Where a site that is late is just now: a word of `late_sites_total` (docs/operations/metrics.md).
   void say_where_by(std::function<std::string_view(SiteId)> where) { where_ = std::move(where); }
-  // While it says so the end of a run is held back: the last round's evaluation comes first (Feed::release).
-  void while_evaluating(std::function<bool()> evaluating) { evaluating_ = std::move(evaluating); }
+  // While it says so of a run that run's end is held back: the last evaluation comes first (Feed::release_unless).
+  void while_evaluating(std::function<bool(RunId)> evaluating) { evaluating_ = std::move(evaluating); }
   void when_over(std::function<void(RunId, RunStatus)> over) { over_ = std::move(over); }
 
   void run_taken_up(const RunMachine& machine) override;
@@ -60,7 +60,7 @@ class RunReport : public RunObserver {
   telemetry::ReportedMetrics training_metrics_;
   telemetry::ReportedMetrics evaluation_metrics_;
   PaceReport pace_report_;
-  std::function<bool()> evaluating_;
+  std::function<bool(RunId)> evaluating_ = [](RunId) { return false; };
   std::function<void(RunId, RunStatus)> over_;
   std::function<std::string_view(SiteId)> where_;
   // Of the round that is being committed.

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 
 #include <boost/asio/io_context.hpp>
+#include <set>
+#include <thread>
 #include <vector>
 
 namespace fluvial::coordinator {
@@ -27,8 +29,9 @@ class RunReportTest : public testing::Test {
 };
 
 TEST_F(RunReportTest, TheEndOfARunIsToldAfterItsLastEvaluation) {
-  bool evaluating = true;
-  report_.while_evaluating([&] { return evaluating; });
+  std::set<RunId> evaluating{RunId(1), RunId(3)};
+  const auto is_evaluating = [&](RunId run) { return evaluating.contains(run); };
+  report_.while_evaluating(is_evaluating);
   std::vector<RunId> over;
   report_.when_over([&](RunId run, RunStatus) { over.push_back(run); });
   report_.status_told(RunId(1), RunStatus::kPaused, "by hand");
@@ -37,14 +40,29 @@ TEST_F(RunReportTest, TheEndOfARunIsToldAfterItsLastEvaluation) {
   EXPECT_FALSE(is_told("done"));
   EXPECT_TRUE(feed_.holds(RunId(1)));
   EXPECT_FALSE(feed_.holds(RunId(2)));
-  feed_.release();
-  EXPECT_TRUE(is_told("done"));
-  feed_.release();
-  EXPECT_FALSE(is_told("done")) << "once";
-  evaluating = false;
   report_.status_told(RunId(2), RunStatus::kStopped, "by hand");
-  EXPECT_TRUE(is_told("stopped")) << "nothing is waited for";
-  EXPECT_EQ(over, (std::vector<RunId>{RunId(1), RunId(2)}));
+  EXPECT_TRUE(is_told("stopped")) << "nothing of this one is waited for";
+  report_.status_told(RunId(3), RunStatus::kDone, "");
+  EXPECT_TRUE(feed_.holds(RunId(1))) << "though another one has ended since";
+  evaluating.erase(RunId(1));
+  feed_.release_unless(is_evaluating);
+  EXPECT_TRUE(is_told("done"));
+  EXPECT_TRUE(feed_.holds(RunId(3)));
+  feed_.release_unless(is_evaluating);
+  EXPECT_FALSE(is_told("done")) << "once";
+  EXPECT_EQ(over, (std::vector<RunId>{RunId(1), RunId(2), RunId(3)}));
+}
+
+// A watcher ends where its connection lives.
+TEST_F(RunReportTest, WatchersMayLeaveWhileSomethingIsTold) {
+  for (int turn = 0; turn < 200; ++turn) {
+    std::vector<std::shared_ptr<Watcher>> leaving;
+    for (int i = 0; i < 200; ++i) leaving.push_back(feed_.watch());
+    std::thread connection([&] { leaving.clear(); });
+    feed_.publish({RunId(1), RoundId(2), false, "{}"});
+    connection.join();
+  }
+  EXPECT_EQ(watcher_->lines.size(), 200U);
 }
 
 TEST_F(RunReportTest, APassThatIsOverIsLoggedWithItsNumberFromOneAndItsTime) {

@@ -263,7 +263,7 @@ TEST_F(RunServiceTest, TheStateThatAnOptimizerBeginsWithOutlivesTheProcess) {
   cut_power();
   ASSERT_NE(runs_->active(), nullptr);
   EXPECT_EQ(runs_->active()->machine.run(), *started);
-  EXPECT_EQ(runs_->active()->optimizer_state, state);
+  EXPECT_EQ(*runs_->active()->optimizer_state, state);
   EXPECT_TRUE(journal_->run(*started)->keeps_optimizer);
 }
 
@@ -291,7 +291,7 @@ TEST_F(RunServiceTest, TheStateThatACodecBeginsWithOutlivesTheProcess) {
     ASSERT_TRUE(pass.has_value());
     EXPECT_EQ(pass->state, kept.codec_state);
     EXPECT_TRUE(std::ranges::equal(runs_->active()->codec_state.bytes, state_bytes));
-    EXPECT_TRUE(runs_->active()->optimizer_state.empty());
+    EXPECT_TRUE(runs_->active()->optimizer_state->empty());
   }
 }
 

@@ -1,6 +1,7 @@
 #include "coordinator/service/run_starter.h"
 
 #include <boost/asio/awaitable.hpp>
+#include <exception>
 #include <utility>
 
 #include "core/aggregate/shapes.h"
@@ -231,7 +232,12 @@ net::Awaitable<Result<RunId>> RunStarter::start(store::RunRow row, Buffer model,
                     "run " + std::to_string(active->value()) + " is active; stop it first: fluvial run stop"};
   }
   is_starting_ = true;
-  Result<RunId> made = co_await make_run(std::move(row), std::move(model), std::move(states));
+  Result<RunId> made = Error{Code::kInternal, "the run was not made"};
+  try {
+    made = co_await make_run(std::move(row), std::move(model), std::move(states));
+  } catch (const std::exception& error) {  // no memory, say: the next start may have it
+    made = Error{Code::kInternal, std::string("starting a run: ") + error.what()};
+  }
   is_starting_ = false;
   co_return made;
 }
@@ -316,18 +322,19 @@ net::Awaitable<Status> RunStarter::activate(store::RunRow row, Latest latest) {
     tree = *made;
   }
   auto slot = slot_of(runtime_.strand, row.schema, std::move(latest.trained));
-  activate_(std::make_unique<ActiveRun>(ActiveRun{RunMachine(std::move(start)),
-                                                  std::make_shared<const round::Schema>(row.schema),
-                                                  std::move(*codec),
-                                                  row.plan.optimizer,
-                                                  std::move(latest.optimizer_state),
-                                                  std::move(latest.master.bytes),
-                                                  DownPlan{*down, row.plan.chunk_values},
-                                                  std::move(slot),
-                                                  std::move(*continues),
-                                                  tree,
-                                                  {},
-                                                  std::move(latest.state)}));
+  activate_(std::make_unique<ActiveRun>(
+      ActiveRun{RunMachine(std::move(start)),
+                std::make_shared<const round::Schema>(row.schema),
+                std::move(*codec),
+                row.plan.optimizer,
+                std::make_shared<const std::vector<float>>(std::move(latest.optimizer_state)),
+                std::move(latest.master.bytes),
+                DownPlan{*down, row.plan.chunk_values},
+                std::move(slot),
+                std::move(*continues),
+                tree,
+                {},
+                std::move(latest.state)}));
   co_return Status{};
 }
 

@@ -29,7 +29,7 @@ struct ActiveRun {
   std::shared_ptr<const round::Schema> schema;
   std::shared_ptr<const kernels::Codec> codec;
   aggregate::ServerOptimizer optimizer;
-  std::vector<float> optimizer_state;
+  std::shared_ptr<const std::vector<float>> optimizer_state;
   SharedBytes master;                     // the model that the server steps
   DownPlan down;                          // how another is made of it, which the sites train from
   std::shared_ptr<tree::ModelSlot> slot;  // that one

@@ -225,7 +225,7 @@ net::Awaitable<void> RunSteps::record_commit(RecordCommit effect) {
   commit_ = std::move(told);
   committed_master_ = next_->master;
   ActiveRun& run = *host_.current();
-  run.optimizer_state = std::move(next_->optimizer_state);
+  run.optimizer_state = std::make_shared<const std::vector<float>>(std::move(next_->optimizer_state));
   run.master = std::move(next_->bytes);
   if (next_->codec_state) run.codec_state = std::move(next_->codec_state->bytes);
   run.slot->abandon();

@@ -181,9 +181,10 @@ Service::Service(tree::Process& process, const config::CoordinatorSettings& sett
   evaluator_ = std::make_shared<Evaluator>(
       runtime_, process.tasks(),
       [this](RunId run, RoundId round, const round::Metrics& metrics) {
+        recording_.insert(run);
         process_.spawn("record evaluation", record_evaluation(run, round, metrics));
       },
-      [this] { feed_.release(); });
+      [this] { release_ends(); });
   root_.runs().steps().on_commit(
       [this](const round::ModelRef& ref, SharedBytes model, std::shared_ptr<const round::Schema> schema) {
         evaluator_->committed(ref, std::move(model), std::move(schema), root_.runs().active()->machine.plan());
@@ -192,7 +193,7 @@ Service::Service(tree::Process& process, const config::CoordinatorSettings& sett
   report_.say_where_by([this](SiteId site) {
     return phase_of(root_.registry().book().via(site) != NodeId(0), root_.runs().roll_call().activity_of(site));
   });
-  report_.while_evaluating([this] { return evaluator_->is_busy(); });
+  report_.while_evaluating([this](RunId run) { return awaits_evaluation(run); });
   report_.when_over([this](RunId run, RunStatus status) {
     evaluator_->run_ended({run, root_.runs().active()->machine.plan().name, std::string(run_status_name(status))});
   });
@@ -260,15 +261,15 @@ std::string Service::ready_json() const {
 }
 
 void Service::start() {
-  process_.spawn("sum", root_.runs().run_lane());
-  process_.spawn("members", root_.hub().run());
+  process_.spawn_vital("sum", root_.runs().run_lane());
+  process_.spawn_vital("members", root_.hub().run());
   process_.spawn("own certificate", holdings_.own->run(runtime_));
   process_.spawn("enrolment", enrol_.run(facts_.member_port));
   process_.spawn("admin", admin_.run());
   if (admin_.is_on_network()) process_.spawn("operators", admin_.run_network());
   process_.spawn("events", admin_.run_events());
   process_.spawn("uploads", admin_.run_uploads());
-  process_.spawn("take up runs", root_.runs().take_up());
+  process_.spawn_vital("take up runs", root_.runs().take_up());
   process_.spawn("retention", retention_.run());
   root_.runs().members().quarantine_changed();
   process_.set_ready(true);
@@ -312,7 +313,14 @@ net::Awaitable<void> Service::record_evaluation(RunId run, RoundId round, round:
   runtime_.log.info("model evaluated", {{"run", run}, {"round", round}, {"metrics", store::metrics_to_json(metrics)}});
   report_.evaluated(metrics);
   feed_.publish({run, round, false, evaluated_line(run, round, metrics)});
-  if (!evaluator_->is_busy()) feed_.release();
+  recording_.erase(recording_.find(run));
+  release_ends();
+}
+
+bool Service::awaits_evaluation(RunId run) const { return evaluator_->awaits(run) || recording_.contains(run); }
+
+void Service::release_ends() {
+  feed_.release_unless([this](RunId run) { return awaits_evaluation(run); });
 }
 
 namespace {
@@ -340,9 +348,9 @@ Status run_coordinator(config::CoordinatorSettings settings, store::FileSystem& 
   FLUVIAL_TRY(service.open());
   service.start();
   if (on_ready) on_ready(service.ready_json());
-  process.run([&service] { service.stop(); });
+  const Status ended = process.run([&service] { service.stop(); });
   service.record_stop();
-  return {};
+  return ended;
 }
 
 }  // namespace fluvial::coordinator

@@ -49,6 +49,8 @@ class Service final {
   void own_renewed();
   Status open_network();  // the admin API for operators
   net::Awaitable<void> record_evaluation(RunId run, RoundId round, round::Metrics metrics);
+  bool awaits_evaluation(RunId run) const;
+  void release_ends();  // of runs that were held for an evaluation
 
   tree::Process& process_;
   tree::Runtime& runtime_;
@@ -65,6 +67,7 @@ class Service final {
   EnrolServer enrol_;
   Admin admin_;
   std::shared_ptr<Evaluator> evaluator_;
+  std::multiset<RunId> recording_;  // of evaluations that are on their way to the journal
   admin::Facts facts_;
   std::string admin_socket_;
   std::string worker_socket_;

@@ -148,4 +148,22 @@ std::vector<std::string> plan_notes(const round::Plan& plan) {
   return notes;
 }
 
+// Running statistics are means of what was seen, and no parameters: an optimizer that goes further than the mean, or
+// less far, takes a variance below 0.
+std::vector<std::string> model_notes(const round::Plan& plan, const round::Schema& schema) {
+  const round::ServerOptimizer& optimizer = plan.optimizer;
+  if (optimizer.kind == Optimizer::kMean || (optimizer.kind == Optimizer::kFedAvg && optimizer.lr <= 1)) return {};
+  for (const round::Tensor& tensor : schema.tensors()) {
+    const std::string_view name = tensor.name;
+    if (!round::is_averaged(tensor.dtype) || (!name.ends_with("running_var") && !name.ends_with("running_mean")))
+      continue;
+    return {
+        format_text("optimizer {} steps batch norm's running statistics too ({}), and may take a variance below 0: the "
+                    "model's outputs are NaN then. Take optimizer fedavg, or keep them at the sites (only=...), or "
+                    "another norm",
+                    round::optimizer_name(optimizer.kind), name)};
+  }
+  return {};
+}
+
 }  // namespace fluvial::aggregate

@@ -37,6 +37,24 @@ TEST(PlanNotes, MomentumMultipliesWhatRandkLeavesForLater) {
   EXPECT_THAT(notes("randk:ratio=0.1", "fedavg"), IsEmpty());
 }
 
+TEST(PlanNotes, ServerOptimizersThatStepRunningStatistics) {
+  using round::DType;
+  const auto noted = [](const std::string& tensor, DType dtype, const std::string& optimizer) {
+    round::Plan plan;
+    plan.optimizer = round::parse_server_optimizer(optimizer).value();
+    return model_notes(plan, round::Schema::make({{"bn.weight", DType::kF32, {4}}, {tensor, dtype, {4}}}).value());
+  };
+  for (const char* optimizer : {"fedavgm", "fedadam", "lamb", "fedavg:lr=2"}) {
+    EXPECT_THAT(noted("bn.running_var", DType::kF32, optimizer), ElementsAre(HasSubstr("(bn.running_var)")))
+        << optimizer;
+  }
+  EXPECT_THAT(noted("running_mean", DType::kF32, "fedyogi"), ElementsAre(HasSubstr("Take optimizer fedavg")));
+  for (const char* optimizer : {"fedavg", "mean"}) {
+    EXPECT_THAT(noted("bn.running_var", DType::kF32, optimizer), IsEmpty()) << optimizer;
+  }
+  EXPECT_THAT(noted("bn.bias", DType::kF32, "fedavgm"), IsEmpty());
+}
+
 TEST(PlanNotes, NothingIsSaidOfTheOthers) {
   for (const char* codec : {"fp32", "int8", "topk", "sign", "powersgd", "qsgd"}) {
     EXPECT_THAT(notes(codec, "fedavgm"), IsEmpty()) << codec;

@@ -101,6 +101,16 @@ TEST(TaskGroup, ReportsFailuresAndJoins) {
   EXPECT_EQ(tasks.size(), 0u);
 }
 
+TEST(TaskGroup, ATaskMayHaveSomebodyOfItsOwnWhoIsToldOfItsFailure) {
+  Threads threads;
+  TaskGroup tasks(threads.executor(), [](const std::string&, const std::string& what) { ADD_FAILURE() << what; });
+  std::string told;
+  tasks.spawn(asio::make_strand(threads.executor()), "failing", fail(),
+              [&](const std::string& task, const std::string& what) { told = task + ": " + what; });
+  threads.run(tasks.join());
+  EXPECT_EQ(told, "failing: broken");
+}
+
 Awaitable<void> wait_for_ever() { (void)co_await never(); }
 
 TEST(TaskGroup, CancelsWhatRuns) {

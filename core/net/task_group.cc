@@ -66,7 +66,7 @@ struct TaskGroup::State : std::enable_shared_from_this<TaskGroup::State> {
 TaskGroup::TaskGroup(const Executor& executor, Failed failed)
     : state_(std::make_shared<State>(executor, std::move(failed))) {}
 
-void TaskGroup::spawn(const Executor& executor, std::string name, Awaitable<void> task) {
+void TaskGroup::spawn(const Executor& executor, std::string name, Awaitable<void> task, Failed failed) {
   auto entry = std::make_shared<Task>();
   entry->name = std::move(name);
   entry->executor = executor;
@@ -75,11 +75,12 @@ void TaskGroup::spawn(const Executor& executor, std::string name, Awaitable<void
     const std::lock_guard lock(state_->mutex);
     position = state_->tasks.insert(state_->tasks.end(), entry);
   }
-  auto on_end = [state = state_, entry, position](const std::exception_ptr& failure) {
+  auto on_end = [state = state_, entry, position, own = std::move(failed)](const std::exception_ptr& failure) {
     entry->done = true;
-    if (failure && state->failed) {
+    const Failed& told = own ? own : state->failed;
+    if (failure && told) {
       const std::string what = describe_failure(failure);
-      if (!what.empty()) state->failed(entry->name, what);
+      if (!what.empty()) told(entry->name, what);
     }
     state->finish(position);
   };

@@ -19,7 +19,8 @@ class TaskGroup {
   // `failed` hears of an exception that left a task (thread safe, may be empty); a cancelled task is no failure.
   explicit TaskGroup(const Executor& executor, Failed failed = {});
 
-  void spawn(const Executor& executor, std::string name, Awaitable<void> task);
+  // `failed`: told in place of the group's, on `executor`.
+  void spawn(const Executor& executor, std::string name, Awaitable<void> task, Failed failed = {});
   void cancel();  // every task that runs now: unwinds at its next await
   std::size_t size() const;
   Awaitable<void> join();  // until no task runs

@@ -130,6 +130,16 @@ void Process::spawn(std::string name, net::Awaitable<void> task) {
   tasks_->spawn(runtime_->strand, std::move(name), std::move(task));
 }
 
+void Process::spawn_vital(std::string name, net::Awaitable<void> task) {
+  tasks_->spawn(runtime_->strand, std::move(name), std::move(task),
+                [this](const std::string& of, const std::string& what) {
+                  failure_ = Error{Code::kInternal, "task \"" + of + "\" failed: " + what};
+                  runtime_->log.error("a task that the node is nothing without failed; the process ends",
+                                      {{"task", of}, {"reason", what}});
+                  request_stop();
+                });
+}
+
 namespace {
 
 // How long the strand took to answer.
@@ -246,7 +256,7 @@ void look_at_memory(net::asio::steady_timer* timer, IdleMemory* memory, net::Wor
 
 }  // namespace
 
-void Process::run(std::function<void()> stop) {
+Status Process::run(std::function<void()> stop) {
   impl_->stop = std::move(stop);
   impl_->signals.add(SIGTERM);
   impl_->signals.add(SIGINT);
@@ -276,6 +286,7 @@ void Process::run(std::function<void()> stop) {
   impl_->health.stop();
   if (impl_->enrolment) impl_->enrolment->stop();
   if (impl_->administration) impl_->administration->stop();
+  return failure_;
 }
 
 }  // namespace fluvial::tree

@@ -29,6 +29,9 @@ class Process {
   Runtime& runtime() { return *runtime_; }
   net::TaskGroup& tasks() { return *tasks_; }
   void spawn(std::string name, net::Awaitable<void> task);  // on the node's strand
+  // Likewise what the node is nothing without: an exception in it ends the process, whose next start goes on from the
+  // disk.
+  void spawn_vital(std::string name, net::Awaitable<void> task);
 
   // /metrics, /healthz, /readyz and /status on settings.metrics_listen. `status` gives a JSON object, `fault` why a
   // node that is up is not ready all the same (empty: it is), both on the strand. Returns the port, 0 when it is "off";
@@ -43,8 +46,9 @@ class Process {
 
   // Runs until SIGTERM, SIGINT or request_stop(); then `stop` is called once, on the strand, and everything spawned is
   // waited for. A second signal ends the process at once. The service manager that started the process, if one did, is
-  // told that it is up (call this once everything listens), that the strand still moves, and that it drains.
-  void run(std::function<void()> stop);
+  // told that it is up (call this once everything listens), that the strand still moves, and that it drains. kInternal:
+  // something vital failed.
+  Status run(std::function<void()> stop);
   void request_stop();  // thread safe
 
  private:
@@ -53,6 +57,7 @@ class Process {
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<net::TaskGroup> tasks_;
   std::atomic<bool> ready_{false};
+  Status failure_;  // on the strand
 };
 
 // Writes to descriptors that a supervisor waits on are the command line's matter; this is what it is given.

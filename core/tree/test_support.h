@@ -128,7 +128,7 @@ class HubTest : public testing::Test {
   // Runs the scenario to its end.
   void run(std::function<net::Awaitable<void>()> scenario) {
     process_.spawn("scenario", to_the_end(std::move(scenario)));
-    process_.run([this] { hub_->stop(); });
+    EXPECT_TRUE(process_.run([this] { hub_->stop(); }).ok());
     EXPECT_TRUE(finished_) << "the scenario did not reach its end";
     owner_.arrivals.clear();  // they count against the hub's budget
     owner_.on_outcome_asked = nullptr;

@@ -129,11 +129,12 @@ class UplinkTest : public testing::Test, public UplinkOwner {
   void run(std::function<net::Awaitable<void>()> scenario) {
     process_.spawn("uplink", uplink_->run());
     process_.spawn("scenario", to_the_end(std::move(scenario)));
-    process_.run([this] {
+    const Status ended = process_.run([this] {
       uplink_->stop();
       coordinator_.hub.stop();
       aggregator_.hub.stop();
     });
+    EXPECT_TRUE(ended.ok());
     EXPECT_TRUE(finished_) << "the scenario did not reach its end";
   }
   net::Awaitable<void> to_the_end(std::function<net::Awaitable<void>()> scenario) {

@@ -46,7 +46,7 @@ Status run_edge(config::EdgeSettings settings, store::FileSystem& files, telemet
   process.runtime().log.info("site started",
                              {{"worker_socket", site->worker_socket()}, {"coordinator", settings.coordinator}});
   if (on_ready) on_ready(ready_json(*site, metrics_port));
-  process.run([&site] { site->stop(); });
+  FLUVIAL_TRY(process.run([&site] { site->stop(); }));
   process.runtime().log.info("site stopped");
   return site->failure();
 }

@@ -25,7 +25,8 @@ class Histories {
   void stop() { entered_.notify_all(); }
 
   net::Awaitable<Result<round::Standing>> standing();
-  net::Awaitable<Status> granted(round::Lineage lineage, Epoch lease);  // for another history: once it is entered
+  net::Awaitable<Status> granted(round::Lineage lineage, Epoch lease);      // for another history: once it is entered
+  round::HistoryId current() const { return round::current_of(lineage_); }  // that the store is in
   void enter() { site_.spawn("enter history", write()); }
 
  private:

@@ -197,7 +197,7 @@ Status run_sites(std::vector<config::EdgeSettings> settings, const std::string& 
                  process.open_http({[&] { return sites.status_json(); }, [&] { return fault_of(sites); }}));
   process.runtime().log.info("sites started", {{"count", sites.size() - sites.failed()}});
   if (on_ready) on_ready(ready_json(sites, metrics_port));
-  process.run([&sites] { sites.stop(); });
+  FLUVIAL_TRY(process.run([&sites] { sites.stop(); }));
   process.runtime().log.info("sites stopped");
   return sites.failure();
 }

@@ -47,10 +47,11 @@ class SitesTest : public testing::Test {
   // On the strand, one after the other, while the process runs.
   void then(std::function<void()> act) { net::asio::post(process_.runtime().strand, std::move(act)); }
   void run() {
-    process_.run([this] {
+    const Status ended = process_.run([this] {
       sites_.stop();
       over_.notify_all();
     });
+    EXPECT_TRUE(ended.ok()) << ended.error().to_string();
   }
 
   store::MemoryFileSystem files_;

@@ -115,6 +115,7 @@ Histories::Events EdgeService::history_events() {
   events.begins = [this] { carry_out(machine_->history_begins()); };
   events.load = [this] { return load(); };
   events.entered = [this](std::optional<Pending> pending, const round::Common& common) {
+    orders_.in_history(histories_.current());
     news_.carry_out(news_.ends().history_entered());
     carry_out(machine_->history_entered(pending, common));
   };
@@ -170,9 +171,9 @@ void EdgeService::stop() {
 }
 
 net::Awaitable<Status> EdgeService::granted(round::Lineage lineage, Epoch lease) {
-  history_ = round::current_of(lineage);
-  orders_.in_history(history_);
-  return histories_.granted(std::move(lineage), lease);
+  const Status taken = co_await histories_.granted(std::move(lineage), lease);
+  if (taken.ok()) orders_.in_history(histories_.current());  // one that is refused changes nothing
+  co_return taken;
 }
 
 std::uint64_t EdgeService::trust() const { return renewal_ == nullptr ? 0 : renewal_->trust(); }

@@ -108,7 +108,9 @@ class EdgeService : public tree::UplinkOwner {
   std::optional<round::ModelRef> flowing() const;
   Result<std::optional<Pending>> load();  // what the store holds: the submission without an outcome, workers' outcomes
   void on_model(HeldModel model);
-  CommonModels::Which common(const round::ModelRef& model, NodeId parent) const { return {history_, model, parent}; }
+  CommonModels::Which common(const round::ModelRef& model, NodeId parent) const {
+    return {histories_.current(), model, parent};
+  }
   void on_trained(const Train& effect, TimePoint begun, Result<Trained> trained);
   round::NodeReport own_report() const;
   net::Awaitable<void> complete_run(RunId run);
@@ -151,7 +153,6 @@ class EdgeService : public tree::UplinkOwner {
   };
   std::optional<Fetching> fetching_;
   CommonModels* common_models_;
-  round::HistoryId history_;      // of the last lease
   std::optional<Error> trouble_;  // why it declined a round last, until it trains again
   std::optional<WallTime> certificate_ends_;
   tree::Renewal* renewal_;

@@ -67,8 +67,7 @@ Status Site::start(Member member, Host host) {
                                  member.credentials.enrolled_before));
   FLUVIAL_ASSIGN(std::shared_ptr<SiteGpus> gpus, open_gpus(settings_.gpus, runtime_.log));
   workers_ = std::make_unique<LocalWorkers>(runtime_, settings_, name_, gpus);
-  runtime_.metrics.gauge("workers_expected").add(static_cast<double>(settings_.workers));
-  runtime_.metrics.gauge("gpus").add(gpus ? static_cast<double>(gpus->devices().size()) : 0);
+  const std::size_t gpu_count = gpus ? gpus->devices().size() : 0;
   report_ = std::make_unique<LogReport>(runtime_.metrics, runtime_.log, runtime_.clock, host.alone);
   const tree::Dial dial = tree::dial_over_tls(runtime_, member.tls);
   const std::string folder = identity_folder(settings_);
@@ -104,7 +103,11 @@ Status Site::start(Member member, Host host) {
         if (renewed) renewed(ends);
       },
       [this] { service_->look_at_certificates(); });
-  return service_->open();
+  FLUVIAL_TRY(service_->open());
+  // Of a site that does not start nothing is counted: others in the process go on.
+  runtime_.metrics.gauge("workers_expected").add(static_cast<double>(settings_.workers));
+  runtime_.metrics.gauge("gpus").add(static_cast<double>(gpu_count));
+  return {};
 }
 
 }  // namespace fluvial::edge

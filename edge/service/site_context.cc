@@ -7,7 +7,9 @@
 namespace fluvial::edge {
 
 void SiteContext::spawn(std::string what, net::Awaitable<void> task) {
-  tasks.spawn(runtime.strand, std::move(what), std::move(task));
+  tasks.spawn(runtime.strand, std::move(what), std::move(task), [this](const std::string& of, const std::string& why) {
+    (void)ends_by(Error{Code::kInternal, why}, "task \"" + of + "\"");
+  });
 }
 
 void SiteContext::stop() {

@@ -21,6 +21,7 @@
 namespace fluvial::edge {
 
 struct SiteContext {
+  // An exception in it ends the site: the machine would wait for ever for what the task was to do.
   void spawn(std::string what, net::Awaitable<void> task);
   void stop();
   // Until `backoff` has something tried again. False: the site is stopping.

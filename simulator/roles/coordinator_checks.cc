@@ -29,7 +29,9 @@ void CoordinatorRole::run_taken_up(const coordinator::RunMachine& machine) {
   cast_.checks().rounds().state_loaded(machine.run(), {state.bytes, sha256(state.bytes)});
   // What the last commit refers to; another one, if it is tampered with.
   auto* run = const_cast<coordinator::ActiveRun*>(root_->runs().active());  // NOLINT: on purpose
-  cast_.tamper().optimizer_loaded(&run->optimizer_state);
+  std::vector<float> state_of_optimizer = *run->optimizer_state;
+  cast_.tamper().optimizer_loaded(&state_of_optimizer);
+  run->optimizer_state = std::make_shared<const std::vector<float>>(std::move(state_of_optimizer));
 }
 
 void CoordinatorRole::recording(const round::AttemptRecord& row) {

@@ -78,7 +78,7 @@ TEST_F(ContinuedOnebitTest, WithoutAWarmUpOfItsOwnItGoesOnWithTheMomentum) {
   ASSERT_TRUE(active->machine.pass().has_value());
   EXPECT_EQ(active->machine.pass()->count, 1U);
   EXPECT_EQ(active->machine.pass()->state, left) << "the first round begins with what the last one handed down";
-  EXPECT_EQ(active->optimizer_state, std::vector<float>(2 * kValues, 0.25F));
+  EXPECT_EQ(*active->optimizer_state, std::vector<float>(2 * kValues, 0.25F));
   EXPECT_EQ(journal_->run(RunId(2))->codec_state, left);
 }
 
@@ -87,7 +87,7 @@ TEST_F(ContinuedOnebitTest, WithAWarmUpOfItsOwnItBeginsAsEver) {
   const net::HttpResponse started = start(plan("freeze=10"), false);
   ASSERT_EQ(started.status, 200) << started.body;
   EXPECT_EQ(root_->runs().active()->machine.pass()->state, std::nullopt);
-  EXPECT_TRUE(root_->runs().active()->optimizer_state.empty());
+  EXPECT_TRUE(root_->runs().active()->optimizer_state->empty());
 }
 
 // A variance that stays as it is has to come from somewhere.

@@ -1,6 +1,8 @@
 // Rounds: those that are committed, and the one that is open.
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <boost/json.hpp>
 #include <map>
 #include <string>
@@ -16,6 +18,7 @@ namespace {
 
 namespace json = boost::json;
 constexpr std::uint64_t kRoundsMax = 10'000;
+constexpr std::size_t kRoundsAtOnce = 64;
 constexpr std::uint64_t kVerifiedMax = 50;  // a request: of each contributor a signature is checked
 
 // Who takes part in the active run, and was never in one of its commits yet.
@@ -44,9 +47,12 @@ net::Awaitable<Reply> list_rounds(Context* admin, Call call) {
   const auto name_of = [admin](NodeId node) { return admin->name_of(node); };
   std::string text = "{\"pruned\":" + std::to_string(pruned->value()) + ",\"shares\":" + shares_json(shares, name_of) +
                      ",\"rounds\":[";
-  for (const store::CommitRow& row : rows) {
-    if (text.back() == '}') text += ',';
-    text += round_json(row, name_of);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (i % kRoundsAtOnce == kRoundsAtOnce - 1) {  // what else the strand has to do goes on between
+      co_await boost::asio::post(admin->runtime.strand, boost::asio::use_awaitable);
+    }
+    if (i > 0) text += ',';
+    text += round_json(rows[i], name_of);
   }
   co_return text + "]}";
 }

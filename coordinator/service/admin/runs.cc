@@ -38,24 +38,41 @@ json::object run_object(const store::RunRow& row, RoundId committed) {
   return run;
 }
 
+// The journal does not say that a run has paused because of the journal.
+void add_own_pause(const Context& admin, const store::RunRow& row, json::object& run) {
+  const ActiveRun* active = admin.root.runs().active();
+  if (active == nullptr || active->machine.run() != row.id || active->machine.status() != RunStatus::kPaused) return;
+  run["status"] = run_status_name(active->machine.status());
+  run["reason"] = active->machine.reason();
+}
+
 net::Awaitable<Reply> list_runs(Context* admin, Call) {
-  Result<std::string> text = co_await admin->runtime.pool.run([&]() -> Reply {
-    json::array runs;
-    FLUVIAL_ASSIGN(const std::vector<store::RunRow> rows, admin->journal.runs());
-    for (const store::RunRow& row : rows) {
+  using Listed = std::vector<std::pair<store::RunRow, RoundId>>;
+  const Result<Listed> listed = co_await admin->runtime.pool.run([&]() -> Result<Listed> {
+    Listed runs;
+    FLUVIAL_ASSIGN(std::vector<store::RunRow> rows, admin->journal.runs());
+    for (store::RunRow& row : rows) {
       FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, admin->journal.last_commit(row.id));
-      runs.push_back(run_object(row, last ? last->record.round : RoundId(0)));
+      runs.emplace_back(std::move(row), last ? last->record.round : RoundId(0));
     }
-    return json::serialize(json::object{{"runs", std::move(runs)}});
+    return runs;
   });
-  co_return text;
+  if (!listed.ok()) co_return listed.error();
+  json::array runs;
+  for (const auto& [row, committed] : *listed) {
+    json::object run = run_object(row, committed);
+    add_own_pause(*admin, row, run);
+    runs.push_back(std::move(run));
+  }
+  co_return json::serialize(json::object{{"runs", std::move(runs)}});
 }
 
 net::Awaitable<Reply> show_run(Context* admin, Call call) {
   const Result<RunId> run = co_await admin->run_or_latest(call.names[0]);
   if (!run.ok()) co_return run.error();
+  store::RunRow row;
   Result<json::object> shown = co_await admin->runtime.pool.run([&]() -> Result<json::object> {
-    FLUVIAL_ASSIGN(const store::RunRow row, admin->journal.run(*run));
+    FLUVIAL_ASSIGN(row, admin->journal.run(*run));
     FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, admin->journal.last_commit(row.id));
     json::object object = run_object(row, last ? last->record.round : RoundId(0));
     object["plan"] = json::parse(store::plan_to_json(row.plan));
@@ -63,6 +80,7 @@ net::Awaitable<Reply> show_run(Context* admin, Call call) {
     return object;
   });
   if (!shown.ok()) co_return shown.error();
+  add_own_pause(*admin, row, *shown);
   const ActiveRun* active = admin->root.runs().active();
   const bool is_active = active != nullptr && active->machine.run() == *run;
   (*shown)["open"] = is_active ? open_json(*admin, active->machine) : json::value();
@@ -231,6 +249,7 @@ net::Awaitable<Reply> start(Context* admin, Call call) {
   if (row.codec_state) plan += ", with the codec's state of run " + std::to_string(row.continues.value());
   json::array notes;
   for (const std::string& note : aggregate::plan_notes(row.plan)) notes.emplace_back(note);
+  for (const std::string& note : aggregate::model_notes(row.plan, row.schema)) notes.emplace_back(note);
   const Result<RunId> run = co_await admin->root.runs().start(std::move(prepared->row), std::move(prepared->model),
                                                               std::move(prepared->states));
   if (!run.ok()) co_return run.error();
@@ -274,7 +293,9 @@ net::Awaitable<Reply> command(Context* admin, Call call) {
   if (*reason != kByPerson) entry.detail = *reason;
   const Status recorded = co_await admin->record(std::move(entry));
   if (!recorded.ok()) co_return recorded.error();
-  co_return json::serialize(json::object{{"run", run->value()}, {"command", verb}});
+  const ActiveRun* active = admin->root.runs().active();
+  const bool is_pausing = active != nullptr && active->machine.run() == *run && active->machine.pausing();
+  co_return json::serialize(json::object{{"run", run->value()}, {"command", verb}, {"pausing", is_pausing}});
 }
 
 }  // namespace

@@ -47,6 +47,7 @@ json::object run_now(const Context& admin, const RunMachine& machine) {
                    {"mode", machine.plan().mode},
                    {"down", machine.plan().down},
                    {"model_sha256", to_hex(machine.model().digest)},
+                   {"pausing", machine.pausing().value_or("")},
                    {"waiting", waiting ? machine.reason() : ""},
                    {"open", open_json(admin, machine)}};
   return run;

@@ -2,7 +2,6 @@
 // ends.
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
-#include <cstdlib>
 #include <utility>
 
 #include "coordinator/service/admin/resources.h"
@@ -14,13 +13,13 @@
 namespace fluvial::coordinator::admin {
 namespace {
 
-constexpr std::uint64_t kReplayedMax = 1'000'000;
+constexpr std::uint64_t kReplayedAtOnce = 64;  // rounds; other work of the strand goes on between
 
 // How far a watcher has come.
 struct Replayed {
   std::shared_ptr<Watcher> watcher;
   RunId run;
-  RoundId last;
+  RoundId next;  // round to tell
   bool ended = false;
   std::string waits;  // as this watcher was told last
   std::uint32_t silent_looks = 0;
@@ -51,7 +50,7 @@ net::Awaitable<void> next_lines(Context* admin, Replayed* follow, std::vector<st
       follow->watcher->lines.pop_front();
       if (line.run != follow->run) continue;
       const bool committed = line.json.find("\"event\":\"committed\"") != std::string::npos;
-      if (!committed || line.round > follow->last) lines->push_back(std::move(line.json));
+      if (!committed || line.round >= follow->next) lines->push_back(std::move(line.json));
       *ended = *ended || line.ends_run;
     }
     *ended = *ended || follow->watcher->closed;
@@ -59,69 +58,98 @@ net::Awaitable<void> next_lines(Context* admin, Replayed* follow, std::vector<st
   }
 }
 
-// On the node's strand: the lines of what is committed, and a watcher from before they were read.
-net::Awaitable<Result<std::vector<std::string>>> replay(Context* admin, std::string run_text, RoundId from,
-                                                        Replayed* replayed) {
+// On the node's strand, as what follows: a watcher from before the journal is read.
+net::Awaitable<Status> begin(Context* admin, std::string run_text, Replayed* replayed) {
   replayed->watcher = admin->feed.watch();
   const Result<RunId> run = co_await admin->run_or_latest(std::move(run_text));
   if (!run.ok()) co_return run.error();
   replayed->run = *run;
+  co_return Status();
+}
+
+// The lines of some more rounds that are committed; none: there are no more.
+net::Awaitable<Result<std::vector<std::string>>> replay(Context* admin, Replayed* replayed) {
   const auto name_of = [admin](NodeId node) { return admin->name_of(node); };
-  const Result<std::vector<store::CommitRow>> rows =
-      co_await admin->runtime.pool.run([&] { return admin->journal.commits(*run, from, kReplayedMax); });
+  const Result<std::vector<store::CommitRow>> rows = co_await admin->runtime.pool.run(
+      [&] { return admin->journal.commits(replayed->run, replayed->next, kReplayedAtOnce); });
   if (!rows.ok()) co_return rows.error();
   std::vector<std::string> lines;
   for (const store::CommitRow& row : *rows) {
-    replayed->last = row.record.round;
+    replayed->next = RoundId(row.record.round.value() + 1);
     lines.push_back(committed_line(row, name_of));
-    if (!row.evaluation.empty()) lines.push_back(evaluated_line(*run, row.record.round, row.evaluation));
-  }
-  const Result<store::RunRow> row = co_await admin->runtime.pool.run([&] { return admin->journal.run(*run); });
-  if (!row.ok()) co_return row.error();
-  replayed->ended = is_over(row->status) && !admin->feed.holds(*run);
-  // The journal may say already what the run will be once its open round has closed.
-  const ActiveRun* active = admin->root.runs().active();
-  if (!replayed->ended && active != nullptr && active->machine.run() == *run) {
-    const RunMachine& machine = active->machine;
-    const bool runs = machine.status() == RunStatus::kRunning;
-    if (!is_over(machine.status())) lines.push_back(state_line(*run, machine.status(), runs ? "" : machine.reason()));
-    tell_waits(*admin, *replayed, lines);
-  } else {
-    lines.push_back(state_line(*run, row->status, row->reason));
+    if (!row.evaluation.empty()) lines.push_back(evaluated_line(replayed->run, row.record.round, row.evaluation));
   }
   co_return lines;
 }
 
+// What the run is now.
+net::Awaitable<Result<std::vector<std::string>>> state_now(Context* admin, Replayed* replayed) {
+  const RunId run = replayed->run;
+  std::vector<std::string> lines;
+  const Result<store::RunRow> row = co_await admin->runtime.pool.run([&] { return admin->journal.run(run); });
+  if (!row.ok()) co_return row.error();
+  replayed->ended = is_over(row->status) && !admin->feed.holds(run);
+  // The journal may say already what the run will be once its open round has closed.
+  const ActiveRun* active = admin->root.runs().active();
+  if (!replayed->ended && active != nullptr && active->machine.run() == run) {
+    const RunMachine& machine = active->machine;
+    const bool runs = machine.status() == RunStatus::kRunning;
+    if (!is_over(machine.status())) lines.push_back(state_line(run, machine.status(), runs ? "" : machine.reason()));
+    tell_waits(*admin, *replayed, lines);
+  } else {
+    lines.push_back(state_line(run, row->status, row->reason));
+  }
+  co_return lines;
+}
+
+// The client may be gone, also when it is told of an error: either way this ends.
+net::Awaitable<bool> write_all(std::shared_ptr<net::LineWriter> out, Result<std::vector<std::string>> lines) {
+  if (!lines.ok()) {
+    const Status told = co_await out->write_line(error_line(lines.error()));
+    (void)told.ok();
+    co_return false;
+  }
+  for (std::string& line : *lines) {
+    const Status written = co_await out->write_line(std::move(line));
+    if (!written.ok()) co_return false;
+  }
+  co_return true;
+}
+
 // On the connection's executor.
-net::Awaitable<void> write_events(Context* admin, std::string run_text, std::string from_text,
+net::Awaitable<void> write_events(Context* admin, std::string run_text, Result<std::uint64_t> from,
                                   std::shared_ptr<net::LineWriter> out) {
-  const std::uint64_t from = std::max<std::uint64_t>(1, std::strtoull(from_text.c_str(), nullptr, 10));
   Replayed replayed;
-  Result<std::vector<std::string>> first =
-      co_await net::run_on(admin->runtime.strand, replay(admin, run_text, RoundId(from), &replayed));
-  if (!first.ok()) {
-    const Status told = co_await out->write_line(error_line(first.error()));
-    (void)told.ok();  // the client may be gone: either way this ends
+  Status begun = from.ok() ? Status() : Status(from.error());
+  if (begun.ok()) {
+    replayed.next = RoundId(std::max<std::uint64_t>(1, *from));
+    begun = co_await net::run_on(admin->runtime.strand, begin(admin, std::move(run_text), &replayed));
+  }
+  if (!begun.ok()) {
+    const bool told = co_await write_all(out, begun.error());
+    (void)told;
     co_return;
   }
-  std::vector<std::string> lines = std::move(*first);
-  for (bool ended = replayed.ended;;) {
-    for (std::string& line : lines) {
-      const Status written = co_await out->write_line(std::move(line));
-      if (!written.ok()) co_return;
-    }
-    if (ended) co_return;
-    lines.clear();
+  for (bool more = true; more;) {
+    Result<std::vector<std::string>> lines = co_await net::run_on(admin->runtime.strand, replay(admin, &replayed));
+    more = !lines.ok() || !lines->empty();
+    const bool written = co_await write_all(out, std::move(lines));
+    if (!written) co_return;
+  }
+  Result<std::vector<std::string>> now = co_await net::run_on(admin->runtime.strand, state_now(admin, &replayed));
+  bool goes_on = co_await write_all(out, std::move(now));
+  for (bool ended = replayed.ended; goes_on && !ended;) {
+    std::vector<std::string> lines;
     co_await net::run_on(admin->runtime.strand, next_lines(admin, &replayed, &lines, &ended));
+    goes_on = co_await write_all(out, std::move(lines));
   }
 }
 
 net::Awaitable<net::HttpResponse> watch(Context* admin, Call call) {
   net::HttpResponse response;
   response.content_type = "application/x-ndjson";
-  response.lines = [admin, run = call.text("run"), from = call.text("from")](std::shared_ptr<net::LineWriter> out) {
-    return write_events(admin, run, from, std::move(out));
-  };
+  response.lines = [admin, run = call.text("run"), from = call.number("from", 1)](
+                       std::shared_ptr<net::LineWriter> out) { return write_events(admin, run, from, std::move(out)); };
   co_return response;
 }
 
