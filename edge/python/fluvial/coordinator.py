@@ -14,6 +14,7 @@ object of docs/operations/admin-api.md.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
@@ -191,7 +192,7 @@ class Admin:
                 raise RunFailed(number, now["name"], now["status"], now["reason"], now["committed"], now["rounds"])
             check()
             if end is not None and time.monotonic() >= end:
-                waits = "; ".join(f"{wait['node']}: {wait['reason']}" for wait in now.get("waits", []))
+                waits = "; ".join(_waited_for(wait) for wait in now.get("waits", []))
                 raise TimeoutError(
                     f"run {number} ({now['name']}) is {now['status']} after {timeout_s:g} s, with {now['committed']} of "
                     f"{now['rounds']} rounds" + (f"; it waits for {waits}" if waits else "")
@@ -217,17 +218,23 @@ class Admin:
 
         It is a run of its own, of one round that changes nothing, called like the run with "-evaluation" behind. At the sites
         a worker answers it: site.evaluate(function, model, run="digits-evaluation"). No other run may be active.
+
+        All connected sites are waited for, until the plan's soft deadline. What ends the wait (TimeoutError, Ctrl-C) stops the
+        evaluation's run, too.
         """
         number = self.number(run)
         about = self.run(number)
         if round == "latest":
             round = about["committed"]
         model = self._get(f"/v1/models/{number}/{round}")["path"]
-        plan = dict(about["plan"])
-        plan.update({"name": f"{about['name']}-evaluation", "rounds": 1, "local_steps": 1, "models_kept": 1, "codec": "fp32"})
-        plan.update({"optimizer.name": "fedavg", "optimizer.learning_rate": 1.0, "participants.fraction": 1.0})
+        plan = _evaluation_plan(about["plan"], f"{about['name']}-evaluation")
         started = self._post("/v1/runs", {"plan": plan, **self._as_start(number, round, model)})["run"]
-        self.wait(started, timeout_s=timeout_s, check=check)
+        try:
+            self.wait(started, timeout_s=timeout_s, check=check)
+        except BaseException as error:  # Ctrl-C, too: while this run is active, no other one starts
+            with contextlib.suppress(FluvialError):
+                self.stop(started, f"the evaluation was given up: {type(error).__name__}")
+            raise
         (made,) = self.rounds(started)
         sites = {site["site"]: {"weight": site["weight"], "metrics": site["metrics"]} for site in _by_site([made])}
         return {"round": round, "metrics": made["metrics"], "sites": sites}
@@ -319,6 +326,23 @@ def best(rounds: Iterable[Mapping[str, Any]], metric: str, mode: str = "min") ->
     if found is None:
         raise KeyError(f"no round has a metric {metric!r}; there are: {', '.join(sorted(known)) or 'none'}")
     return found
+
+
+def _evaluation_plan(trained: Mapping[str, Any], name: str) -> Dict[str, Any]:
+    """Of a plan that trains, the one that evaluates: one plain round, which waits for every connected site."""
+    windows = trained.get("mode") == "async"
+    plan = {key: value for key, value in trained.items() if not key.startswith(("async.", "staleness_"))}
+    plan.update({"name": name, "rounds": 1, "local_steps": 1, "models_kept": 1, "codec": "fp32"})
+    plan.update({"mode": "rounds", "late": "residual", "deadlines.adaptive": False})
+    plan.update({"optimizer.name": "fedavg", "optimizer.learning_rate": 1.0, "participants.fraction": 1.0})
+    if windows:  # whose quorum is for a part of the sites
+        plan["participants.quorum"] = max(plan.get("participants.quorum", 1), plan.get("participants.min", 1))
+    return plan
+
+
+def _waited_for(wait: Mapping[str, Any]) -> str:
+    """What an active run waits for, in words; a wait for nobody in particular has no node."""
+    return f"{wait['node']}: {wait['reason']}" if wait.get("node") else str(wait["reason"])
 
 
 def _by_site(rounds: Iterable[Mapping[str, Any]]) -> Rows:

@@ -105,3 +105,46 @@ def test_an_evaluation_that_a_worker_fails_in_says_so(small):
     small.train(fails)
     with pytest.raises(fluvial.FederationFailed, match="samples is 0"):
         small.evaluate("evaluated", timeout_s=60)
+
+
+def test_a_run_of_windows_is_evaluated_at_every_site(small):
+    plan = {"mode": "async", "async": {"goal": 1, "lead_max": 3}, "staleness_max": 4}
+    small.start_run("evaluated", {"w": np.ones(4, np.float32)}, rounds=2, plan=plan)
+    small.train(add_one)
+    small.wait("evaluated", timeout_s=60)
+    small.join()
+    first_is_in = threading.Event()
+
+    def test(site, index):
+        def score(arrays):
+            if index == 1:
+                assert first_is_in.wait(timeout=30)
+            return {"score": float(index)}, 10
+
+        for round in site.rounds("evaluated-evaluation"):
+            metrics, samples = score(round.arrays())
+            round.report(metrics, samples=samples)
+            first_is_in.set()
+
+    small.train(test)
+    found = small.evaluate("evaluated", timeout_s=60)
+    assert sorted(found["sites"]) == small.sites and found["metrics"] == {"score": 0.5}
+    plan = small.admin.run("evaluated-evaluation")["plan"]
+    assert (plan["mode"], plan["late"]) == ("rounds", "residual")
+
+
+def test_an_evaluation_that_is_given_up_makes_room_for_the_next_run(small):
+    small.start_run("evaluated", {"w": np.zeros(4, np.float32)})
+    small.train(add_one)
+    small.wait("evaluated", timeout_s=60)
+    with pytest.raises(TimeoutError, match="no worker attached"):
+        small.evaluate("evaluated", timeout_s=0.1)
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        small.admin.evaluate("evaluated", check=interrupted)
+    assert [run["status"] for run in small.admin.runs()] == ["done", "stopped", "stopped"]
+    assert "given up: KeyboardInterrupt" in small.admin.runs()[-1]["reason"]
+    small.start_run("next", {"w": np.zeros(4, np.float32)})

@@ -178,6 +178,14 @@ def test_waiting_has_an_end_that_says_who_is_waited_for(small):
         small.wait("slow", timeout_s=0.2)
 
 
+def test_a_wait_for_nobody_in_particular_names_no_node(small, monkeypatch):
+    waits = [{"node": "", "what": "sites", "reason": "1 of 2 are connected"}, {"node": "site-1", "reason": "not connected"}]
+    about = {"name": "slow", "status": "running", "committed": 0, "rounds": 1, "waits": waits}
+    monkeypatch.setattr(small.admin, "_get", lambda path: about)
+    with pytest.raises(TimeoutError, match="it waits for 1 of 2 are connected; site-1: not connected"):
+        small.admin.wait(1, timeout_s=0)
+
+
 # ---- over mutual TLS, with a server that stands in for the coordinator's -----------------------------------------------
 
 
