@@ -22,10 +22,14 @@ _ATTACH_SECONDS = 10.0
 _MESSAGE_SECONDS = 30.0
 _RETRY_SECONDS = (0.01, 0.5)
 _PATH_BYTES_MAX = 107
+_CLOSED = "the connection to the agent is closed; connect again"
 
 
 class Channel:
-    """An attached worker's connection. `node` is the agent's name, `devices` are the UUIDs of GPUs whose memory it takes."""
+    """An attached worker's connection. `node` is the agent's name, `devices` are the UUIDs of GPUs whose memory it takes.
+
+    It is closed once send() or receive() have found the agent gone (AgentUnavailable).
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -85,6 +89,8 @@ class Channel:
         body = message.SerializeToString()
         if len(body) > _FROM_WORKER_BYTES_MAX:
             raise ValueError(f"a message of {len(body)} bytes; at most {_FROM_WORKER_BYTES_MAX}: too many metrics")
+        if self.closed:
+            raise AgentUnavailable(_CLOSED)
         frame = _LENGTH.pack(len(body)) + body
         self._socket.settimeout(_MESSAGE_SECONDS)
         try:
@@ -92,6 +98,7 @@ class Channel:
             self._socket.sendall(frame[sent:])
         except (OSError, TimeoutError) as error:
             why = self._last_words() or str(error)
+            self._socket.close()
             raise AgentUnavailable(f"the agent is gone ({why}); connect again when it is back") from error
 
     def receive(self, timeout_s: Optional[float] = None):
@@ -100,6 +107,15 @@ class Channel:
         Waits `timeout_s` for the first byte (None: for ever; TimeoutError when it passes), then a bounded time for the
         rest. Ctrl-C while waiting for the first byte loses nothing.
         """
+        if self.closed:
+            raise AgentUnavailable(_CLOSED)
+        try:
+            return self._receive(timeout_s)
+        except AgentUnavailable:
+            self._socket.close()
+            raise
+
+    def _receive(self, timeout_s: Optional[float]):
         self._socket.settimeout(timeout_s)
         head, descriptor = self._receive_some(_LENGTH.size)
         try:
@@ -166,6 +182,8 @@ class Channel:
 
     def has_message(self) -> bool:
         """Whether receive() would find something at once: a message, its beginning, or the end."""
+        if self.closed:
+            return True
         waiting = select.poll()
         waiting.register(self._socket, select.POLLIN)
         return bool(waiting.poll(0))

@@ -7,6 +7,7 @@ import contextlib
 import os
 import threading
 import time
+import warnings
 from typing import Any, Deque, Dict, Generator, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
@@ -91,29 +92,33 @@ class Site(contextlib.AbstractContextManager):
         """The site's name in the federation."""
         return self._channel.node
 
-    def rounds(self, run: Optional[str] = None, *, timeout_s: Optional[float] = None) -> Generator[Round, None, None]:
+    def rounds(
+        self, run: Optional[str] = None, *, timeout_s: Optional[float] = None, reconnect_s: float = 0.0
+    ) -> Generator[Round, None, None]:
         """The rounds of a run, as they come: blocks until there is work, ends when the run ends.
 
         run: the run's name; None: whichever run asks this site, until the agent ends. A round of another run is left
         to others: this worker declines it.
         timeout_s: TimeoutError when nothing came for this long.
+        reconnect_s: when the agent goes away while this waits, how long to try to attach to it again.
+
+        AgentUnavailable: the agent went away, and the named run is not over. The next rounds() attaches again. A run that
+        ends while no worker is attached is not heard of afterwards: then `timeout_s` ends the wait.
 
         A round that is not answered when the next one is asked for counts as failed: the site sits it out. Leaving the
         loop in the middle of a round (break, an exception, Ctrl-C) hands it back instead: it goes to another worker
         that is there, and this one attaches again when it next asks for rounds.
         """
-        with self._attached():
+        with self._attached(reconnect_s):
             while True:
-                current, self._current = self._current, None
-                if current is not None:
-                    if current._open:
-                        current.fail("the training loop left the round without an update")
-                    current._let_go()
-                before, self._overlapped = self._overlapped, None
-                if before is not None and not self._over(before):
-                    self._current = OverlappedRound(before, timeout_s)
-                else:
-                    self._current = self._next_round(run, timeout_s)
+                try:
+                    self._current = self._following_round(run, timeout_s)
+                except AgentUnavailable as gone:
+                    if reconnect_s <= 0:
+                        raise
+                    self._open_channel(reconnect_s)
+                    warnings.warn(f"{gone}: this worker has attached to it again", RuntimeWarning, stacklevel=2)
+                    continue
                 if self._current is None:
                     return
                 self.left = None
@@ -143,13 +148,13 @@ class Site(contextlib.AbstractContextManager):
         fluvial.zeros_like(values), with the optimizer `mean`. Each call is one round of the run, which all sites enter.
         Returns the same kind of thing, in the dtypes given; numpy arrays are read-only.
 
-        RunEnded: the run is over. TimeoutError: no round, or no result, within `timeout_s`; after it this process may
-        be a round behind the others.
+        RunEnded: the run is over. AgentUnavailable: the agent is gone, and the run is not over. TimeoutError: no round, or no
+        result, within `timeout_s`; after it this process may be a round behind the others.
         """
         with self._attached():
             round = self._current = self._next_round(run, timeout_s)
             if round is None:
-                raise RunEnded(f"run {run} is over, or the agent ended")
+                raise RunEnded(f"run {run} is over")
             named = values
             if not isinstance(values, Mapping):
                 if len(round.schema) != 1:
@@ -161,13 +166,13 @@ class Site(contextlib.AbstractContextManager):
             return means if named is values else next(iter(means.values()))
 
     @contextlib.contextmanager
-    def _attached(self) -> Iterator[None]:
+    def _attached(self, patience_s: float = 0.0) -> Iterator[None]:
         """The connection, to one user of rounds at a time; a round it leaves in the middle is handed back."""
         if not self._lock.acquire(blocking=False):
             raise RuntimeError("rounds() is already being iterated over; one loop a connection")
         try:
             if self._channel.closed:
-                self._open_channel()
+                self._open_channel(patience_s)
             yield
         finally:
             current, self._current, self._overlapped = self._current, None, None
@@ -178,10 +183,22 @@ class Site(contextlib.AbstractContextManager):
                 current._let_go()
             self._lock.release()
 
-    def _next_round(self, run: Optional[str], timeout_s: Optional[float], *, peek: bool = False) -> Optional[Round]:
-        """The next round of the run that the agent gives out; None when the run, or the agent, has ended.
+    def _following_round(self, run: Optional[str], timeout_s: Optional[float]) -> Optional[Round]:
+        """What rounds() yields after the current round, which this lets go."""
+        current, self._current = self._current, None
+        if current is not None:
+            if current._open:
+                current.fail("the training loop left the round without an update")
+            current._let_go()
+        before, self._overlapped = self._overlapped, None
+        if before is not None and not self._over(before):
+            return OverlappedRound(before, timeout_s)
+        return self._next_round(run, timeout_s)
 
-        peek: the end stays there for whoever asks next.
+    def _next_round(self, run: Optional[str], timeout_s: Optional[float], *, peek: bool = False) -> Optional[Round]:
+        """The next round of the run that the agent gives out; None when the run has ended, or the agent without a run's name.
+
+        peek: the end stays there for whoever asks next; None for the agent's, too.
         """
         waiting = Waiting(f"a worker at {self.name}", f"a round of run {run!r}" if run else "a round of any run")
         while True:
@@ -199,6 +216,12 @@ class Site(contextlib.AbstractContextManager):
             elif body == "detach" or (run is not None and message.run_ended.run_name == run):
                 if peek:
                     self._inbox.appendleft((message, None))
+                elif body == "detach":
+                    self._channel.close()
+                    if run is not None:
+                        raise AgentUnavailable(
+                            f"the agent ended ({message.detach.reason}), and run {run} is not over; connect again when it is back"
+                        )
                 return None
 
     def _receive(self, timeout_s: Optional[float], waiting: Optional[Waiting] = None) -> None:
@@ -243,6 +266,7 @@ class Site(contextlib.AbstractContextManager):
                 state = self._ended[round.run_id]
                 raise RunEnded(f"run {round.run} is {state}, and round {round.number} was not committed")
             if self.detach_reason is not None:
+                self._channel.close()
                 raise AgentUnavailable(f"the agent ended ({self.detach_reason}) before the commit of round {round.number}")
             self._receive(None if end is None else max(0.0, end - time.monotonic()), waiting)
 

@@ -92,7 +92,7 @@ class _Reducer:
             self._rounds = self._site.rounds(self._run, timeout_s=self._timeout_s)
         given = next(self._rounds, None)
         if given is None:
-            raise RunEnded(f"run {self._run} is over, or the agent ended")
+            raise RunEnded(f"run {self._run} is over")
         wanted = {tensor.name for tensor in given.schema if tensor.averaged}
         if wanted != set(self._names.values()):
             differ = ", ".join(sorted(wanted.symmetric_difference(self._names.values()))[:5])

@@ -213,7 +213,8 @@ def test_an_agent_that_ends_after_that_ended_for_its_own_reasons(agent, monkeypa
         patched.setattr(_device._Driver, "call", refusing(name))
         submitted_through_host_memory(agent, model)
     agent.detach("the agent ends")
-    assert next(agent.rounds, None) is None
+    with pytest.raises(fluvial.AgentUnavailable, match="the agent ends.*not over"):
+        next(agent.rounds)
     assert agent.site.detach_reason == "the agent ends"
 
 
@@ -241,7 +242,8 @@ def test_an_agent_that_ends_later_is(agent):
     agent.task(2, FLOATS)
     next(agent.rounds).submit(on_gpu(FLOATS), samples=1)
     agent.detach("the agent ends")
-    assert next(agent.rounds, None) is None
+    with pytest.raises(fluvial.AgentUnavailable, match="the agent ends.*not over"):
+        next(agent.rounds)
     assert agent.site.detach_reason == "the agent ends"
 
 
