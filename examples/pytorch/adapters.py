@@ -98,7 +98,7 @@ def main(rounds):
         federation.wait("adapters", progress=True)
         adapters = federation.model("adapters")
         [worker.join() for worker in workers]
-    fluvial.load_arrays(model, adapters)
+    fluvial.load_arrays(model, adapters, only=ONLY)
     values, all_values = sum(array.size for array in adapters.values()), sum(p.numel() for p in model.parameters())
     print(f"{len(adapters)} tensors travelled, {values} of {all_values} values ({100 * values / all_values:.0f} %)")
     after = accuracy(model)

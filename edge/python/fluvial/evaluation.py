@@ -13,7 +13,7 @@ slower than the rounds skips models and takes the newest. The results stand with
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Set
 
 import numpy as np
 
@@ -74,9 +74,10 @@ def evaluations(
     attach.worker = name or f"python-{os.getpid()}"
     attach.evaluates = True
     channel = Channel.attach(path, attach, patience_s=patience_s)
+    looked_at: Set[int] = set()
     try:
         while True:
-            given = _next(channel, run, timeout_s)
+            given = _next(channel, run, timeout_s, looked_at)
             if given is None:
                 return
             try:
@@ -89,7 +90,9 @@ def evaluations(
         channel.close("the evaluator ends")
 
 
-def _next(channel: Channel, run: Optional[str], timeout_s: Optional[float]) -> Optional["Evaluation"]:
+def _next(
+    channel: Channel, run: Optional[str], timeout_s: Optional[float], looked_at: Set[int]
+) -> Optional["Evaluation"]:
     waiting = Waiting(f"evaluator at {channel.node}", f"a model of run {run!r}" if run else "a committed model")
     while True:
         message, descriptor = waiting.receive(channel, timeout_s)
@@ -97,7 +100,7 @@ def _next(channel: Channel, run: Optional[str], timeout_s: Optional[float]) -> O
         if body == "task":
             if descriptor is None:
                 raise ProtocolError("the coordinator sent a task without its model")
-            given = Evaluation(channel, message.task, SharedModel(descriptor, message.task.model_bytes))
+            given = Evaluation(channel, message.task, SharedModel(descriptor, message.task.model_bytes), looked_at)
             if run is None or given.run in (run, ""):  # a coordinator of version 0.2 does not say which run
                 return given
             given._give_up(f"this evaluator evaluates {run}")
@@ -112,8 +115,9 @@ def _next(channel: Channel, run: Optional[str], timeout_s: Optional[float]) -> O
 class Evaluation:
     """A committed model to be evaluated."""
 
-    def __init__(self, channel: Channel, task: Any, model: SharedModel) -> None:
+    def __init__(self, channel: Channel, task: Any, model: SharedModel, looked_at: Set[int]) -> None:
         self._channel = channel
+        self._looked_at = looked_at  # runs of which this evaluator has loaded a model
         self._id = task.id
         self._model = model
         self._open = True
@@ -132,6 +136,9 @@ class Evaluation:
     def load_into(self, model: Any, *, only: Only = None) -> None:
         """Copies it into a torch module, a state dict or a dict of arrays, as Round.load_into does."""
         models.load_into(model, self.schema, self.arrays(), only)
+        if only is None and self.run_id not in self._looked_at:
+            self._looked_at.add(self.run_id)
+            models.warn_of_others(model, self.schema)
 
     def report(self, metrics: Mapping[str, float]) -> None:
         """The result; once. Numbers by name."""

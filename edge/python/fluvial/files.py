@@ -11,11 +11,12 @@ from typing import Any, Dict, Mapping, Optional
 import numpy as np
 
 from . import models
-from .errors import ModelMismatch
+from .errors import ModelMismatch, ProtocolError
 from .schema import dtype_name, dtype_of
 from .selection import Only, patterns_of
 
 _HEADER_BYTES_MAX = 16 << 20
+_READ_AS_FP32 = {"F16": np.dtype("<f2"), "BF16": np.dtype("<u2"), "F64": np.dtype("<f8")}
 
 
 def save_model(path: str, model: Any, metadata: Optional[Mapping[str, str]] = None, *, only: Only = None) -> None:
@@ -59,7 +60,10 @@ def model_metadata(path: str) -> Dict[str, str]:
 
 
 def load_model(path: str) -> Dict[str, np.ndarray]:
-    """The tensors of a model file by name, in the order of their data."""
+    """The tensors of a model file by name, in the order of their data; those of F16, BF16 and F64 as fp32.
+
+    ModelMismatch: a tensor of a dtype that is not known here.
+    """
     with open(path, "rb") as file:
         header = _header(path, file)
         data = np.fromfile(file, np.uint8)
@@ -67,12 +71,27 @@ def load_model(path: str) -> Dict[str, np.ndarray]:
     arrays = {}
     for name, about in sorted(header.items(), key=lambda entry: entry[1]["data_offsets"]):
         begin, end = about["data_offsets"]
-        dtype = dtype_of(about["dtype"])
+        dtype = _dtype_in_file(path, name, about["dtype"])
         shape = tuple(about["shape"])
         if not 0 <= begin <= end <= data.size or end - begin != math.prod(shape) * dtype.itemsize:
             raise ValueError(f"{path}: tensor {name} does not fit the file")
-        arrays[name] = data[begin:end].view(dtype).reshape(shape) if end > begin else np.empty(shape, dtype)
+        values = data[begin:end].view(dtype) if end > begin else np.empty(0, dtype)
+        if about["dtype"] == "BF16":  # the upper half of an fp32
+            values = (values.astype(np.uint32) << 16).view(np.float32)
+        arrays[name] = (values.astype(np.float32) if about["dtype"] in _READ_AS_FP32 else values).reshape(shape)
     return arrays
+
+
+def _dtype_in_file(path: str, name: str, dtype: str) -> np.dtype:
+    """In which numpy reads a tensor's bytes."""
+    if dtype in _READ_AS_FP32:
+        return _READ_AS_FP32[dtype]
+    try:
+        return dtype_of(dtype)
+    except ProtocolError:
+        raise ModelMismatch(
+            f"{path}: tensor {name} has dtype {dtype}; what is read is F32, F16, BF16, F64 and counters (I8 to I64, U8, BOOL)"
+        ) from None
 
 
 def _header(path: str, file: Any) -> Dict[str, Any]:

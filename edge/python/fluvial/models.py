@@ -5,20 +5,22 @@ stands for its state dict. Rules, for all of them:
 
 * JAX's arrays cannot be written to, and CuPy's are not: build them from round.arrays(), with jnp.asarray(array) each.
   (CuPy is tested with a stand-in of its kind.)
-* Names are matched, order is not. Every tensor of the run's model must be there, with its shape; a module may hold more
-  (buffers that are not persistent, say), a mapping too.
+* Names are matched, order is not. Every tensor of the run's model must be there, with its shape. A model may hold more: that
+  stays as it is here. Of floating-point tensors a warning says so, once a run, unless `only` names what travels.
 * Floating-point tensors travel as fp32: float16, bfloat16 and float64 are converted on the way in, and back to the dtype
-  they have here on the way out. Complex tensors are refused.
+  they have here on the way out. Complex tensors are refused, and so is a floating-point tensor where an integer one is here.
 * Integer and boolean tensors (a BatchNorm's ``num_batches_tracked``) travel as they are; the federation keeps the
   greatest value of each among the sites, and never averages them.
 * Tied weights: two names of a module that share their storage are one tensor, and a run that starts from it has it under
-  the first of the names. Loading writes it once, and both names have it.
+  the first of the names. Loading writes it once, and both names have it. In a copied state dict they are two tensors, of
+  which the second is not loaded: the warning names it.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+import warnings
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -26,6 +28,8 @@ from .errors import ModelMismatch
 from .schema import Schema, Tensor, dtype_name
 from .selection import Only, check_against, chosen
 
+_WRAPPERS = {"module.": "module", "_orig_mod.": "_orig_mod"}  # DistributedDataParallel's, torch.compile's: prefix, attribute
+_MODELS_IN_CHECKPOINTS = ("model", "state_dict", "model_state_dict")
 
 def named_tensors(model: Any) -> Mapping[str, Any]:
     """The model's tensors by name, in its order."""
@@ -40,12 +44,17 @@ def named_tensors(model: Any) -> Mapping[str, Any]:
 
 def to_arrays(model: Any, only: Only = None) -> Dict[str, np.ndarray]:
     """The model as named numpy arrays of the dtypes that travel: what a run starts from. Copies only to convert."""
-    arrays = {}
     tensors = _without_ties(named_tensors(model))
+    _check_flat(tensors)
     kept = chosen(tensors, only, "the model")
+    return _travelling({name: tensor for name, tensor in tensors.items() if name in kept})
+
+
+def _travelling(tensors: Mapping[str, Any]) -> Dict[str, np.ndarray]:
+    """The tensors as numpy arrays of the dtypes that travel."""
+    _check_flat(tensors)
+    arrays = {}
     for name, tensor in tensors.items():
-        if name not in kept:
-            continue
         array = _as_array(name, tensor)
         if array.dtype.kind == "f":
             array = array.astype(np.float32, copy=False)
@@ -69,24 +78,42 @@ def load_into(model: Any, schema: Schema, views: Mapping[str, np.ndarray], only:
     check_against([tensor.name for tensor in schema], only, _without_ties(targets))
     _check_names(list(schema), targets)
     for tensor in schema:
+        _check_target(tensor, targets[tensor.name])
+    for tensor in schema:
         target = targets[tensor.name]
-        _check_shape(tensor, target)
         if _is_torch(target):
             _load_torch(target, views[tensor.name])
-        elif isinstance(target, np.ndarray):
-            if not target.flags.writeable:
-                raise ModelMismatch(f"tensor {tensor.name} is read-only; pass a copy of it")
-            np.copyto(target, views[tensor.name], casting="unsafe")
         else:
-            raise TypeError(
-                f"tensor {tensor.name} is a {type(target).__name__}, which cannot be written in place; build a model "
-                "from round.arrays() instead"
-            )
+            np.copyto(target, views[tensor.name], casting="unsafe")
 
 
-def load_arrays(model: Any, arrays: Mapping[str, np.ndarray]) -> None:
-    """Copies named arrays (fluvial.load_model, LocalFederation.model) into `model`, in place, by the rules above."""
-    load_into(model, Schema((name, dtype_name(array.dtype), array.shape) for name, array in arrays.items()), arrays)
+def load_arrays(model: Any, arrays: Any, *, only: Only = None) -> None:
+    """Copies named arrays (fluvial.load_model, LocalFederation.model) into `model`, in place, by the rules above.
+
+    arrays: whatever is a model, of any framework and dtype. only: the tensors of `model` that they are.
+    """
+    given = _travelling(named_tensors(arrays))
+    schema = Schema((name, dtype_name(array.dtype), array.shape) for name, array in given.items())
+    load_into(model, schema, given, only)
+    if only is None:
+        warn_of_others(model, schema, "the model that is loaded")
+
+
+def warn_of_others(model: Any, schema: Schema, whose: str = "the run's model") -> None:
+    """RuntimeWarning for floating-point tensors of `model` that are not loaded: neither by name nor in another one's memory."""
+    tensors = named_tensors(model)
+    others = [name for name, tensor in tensors.items() if name not in schema and _is_float(tensor)]
+    if not others:
+        return
+    loaded = [_extent(tensors[tensor.name]) for tensor in schema]
+    left = [name for name in others if not any(_overlap(_extent(tensors[name]), extent) for extent in loaded)]
+    if left:
+        warnings.warn(
+            f"{len(left)} floating-point tensors are not in {whose}: they stay as they are here; name what travels with "
+            f"only=... ({_shown(left)})",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def fitting(model: Any, wanted: Sequence[Tensor], only: Only = None) -> List[Tuple[Tensor, Any]]:
@@ -154,6 +181,33 @@ def _storage_key(tensor: Any) -> Any:
     return None
 
 
+def _is_float(tensor: Any) -> bool:
+    try:
+        return hasattr(tensor, "dtype") and _kind("", tensor) == "f" and 0 not in np.shape(tensor)
+    except ModelMismatch:
+        return False
+
+
+def _extent(tensor: Any) -> Optional[Tuple[str, int, int]]:
+    """Device, first byte and end of a tensor's memory; None where that cannot be told."""
+    if _is_torch(tensor):
+        try:
+            device, begin, size = str(tensor.device), tensor.data_ptr(), tensor.element_size()
+        except RuntimeError:  # it has no memory of its own
+            return None
+        strides = [stride * size for stride in tensor.stride()]
+    elif isinstance(tensor, np.ndarray):
+        device, begin, size, strides = "cpu", tensor.ctypes.data, tensor.itemsize, list(tensor.strides)
+    else:
+        return None
+    reach = [(length - 1) * stride for length, stride in zip(np.shape(tensor), strides)]
+    return device, begin + sum(min(0, way) for way in reach), begin + sum(max(0, way) for way in reach) + size
+
+
+def _overlap(one: Optional[Tuple[str, int, int]], other: Optional[Tuple[str, int, int]]) -> bool:
+    return one is not None and other is not None and one[0] == other[0] and one[1] < other[2] and other[1] < one[2]
+
+
 def _without_ties(tensors: Mapping[str, Any]) -> Dict[str, Any]:
     seen = set()
     kept = {}
@@ -169,8 +223,64 @@ def _without_ties(tensors: Mapping[str, Any]) -> Dict[str, Any]:
 def _check_names(wanted: Sequence[Tensor], tensors: Mapping[str, Any]) -> None:
     missing: List[str] = [tensor.name for tensor in wanted if tensor.name not in tensors]
     if missing:
-        shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
-        raise ModelMismatch(f"of the tensors of the run's model {len(missing)} are not in this one: {shown}")
+        _check_flat(tensors)
+        raise ModelMismatch(
+            f"of the tensors of the run's model {len(missing)} are not in this one: {_shown(missing)}"
+            + _why_missing([tensor.name for tensor in wanted], tensors)
+        )
+
+
+def _why_missing(wanted: Sequence[str], tensors: Mapping[str, Any]) -> str:
+    """What is likely to be meant: the model within a wrapper."""
+    bare = {_unwrapped(name)[0] for name in tensors}
+    if not all(_unwrapped(name)[0] in bare for name in wanted):
+        return ""
+    here, there = (next((way for _, way in map(_unwrapped, names) if way), "") for names in (tensors, wanted))
+    if here:
+        return f"; the names here are those of a wrapper: pass model{here}"
+    return f"; the run's names are those of a wrapper: start it from model{there}" if there else ""
+
+
+def _unwrapped(name: str) -> Tuple[str, str]:
+    """A name without the prefixes of wrappers, and the way through these: ("0.weight", ".module")."""
+    way = ""
+    while True:
+        prefix = next((prefix for prefix in _WRAPPERS if name.startswith(prefix)), None)
+        if prefix is None:
+            return name, way
+        name, way = name[len(prefix) :], f"{way}.{_WRAPPERS[prefix]}"
+
+
+def _check_flat(tensors: Mapping[str, Any]) -> None:
+    """That these are tensors, and not a checkpoint with a model in it."""
+    nested = [name for name, given in tensors.items() if isinstance(given, Mapping) or hasattr(given, "state_dict")]
+    if nested:
+        name = next((name for name in _MODELS_IN_CHECKPOINTS if name in nested), nested[0])
+        raise ModelMismatch(
+            f"{name!r} holds tensors and is none: of a checkpoint pass the model alone, checkpoint[{name!r}]; of a nested tree, "
+            "its leaves by name"
+        )
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+
+
+def _check_target(tensor: Tensor, target: Any) -> None:
+    """That a tensor of the run can be written there."""
+    _check_shape(tensor, target)
+    if tensor.averaged and _kind(tensor.name, target) != "f":
+        found = getattr(target, "dtype", type(target).__name__)
+        raise ModelMismatch(f"tensor {tensor.name} has dtype {found} here, and {tensor.dtype} in the run: it would be cut off")
+    if _is_torch(target):
+        return
+    if not isinstance(target, np.ndarray):
+        raise TypeError(
+            f"tensor {tensor.name} is a {type(target).__name__}, which cannot be written in place; build a model "
+            "from round.arrays() instead"
+        )
+    if not target.flags.writeable:
+        raise ModelMismatch(f"tensor {tensor.name} is read-only; pass a copy of it")
 
 
 def _check_shape(tensor: Tensor, given: Any) -> None:
@@ -219,8 +329,6 @@ def _as_array(name: str, tensor: Any) -> np.ndarray:
 
 
 def _load_torch(target: Any, view: np.ndarray) -> None:
-    import warnings
-
     import torch
 
     with torch.no_grad(), warnings.catch_warnings():

@@ -81,9 +81,12 @@ class Round:
         """Copies the global model into a torch module, a state dict or a dict of arrays (rules: fluvial.models).
 
         only: names or patterns of the tensors that the run's model consists of, such as adapters; all else in `model` stays.
-        ModelMismatch when they are not those (fluvial/selection.py).
+        ModelMismatch when they are not those (fluvial/selection.py). RuntimeWarning, once a run: without `only` some stay, too.
         """
         models.load_into(model, self.schema, self.arrays(), only)
+        if only is None and self.run_id not in self._site._looked_at:
+            self._site._looked_at.add(self.run_id)
+            models.warn_of_others(model, self.schema)
 
     def submit(
         self, model: Any, *, samples: int, metrics: Metrics = None, overlap: bool = False, only: Only = None

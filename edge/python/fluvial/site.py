@@ -8,7 +8,7 @@ import os
 import threading
 import time
 import warnings
-from typing import Any, Deque, Dict, Generator, Iterator, Mapping, Optional, Tuple
+from typing import Any, Deque, Dict, Generator, Iterator, Mapping, Optional, Set, Tuple
 
 import numpy as np
 
@@ -74,6 +74,7 @@ class Site(contextlib.AbstractContextManager):
         self.rank: int = attach.rank  # within its group
         self.ranks: int = attach.ranks  # 0: of no group
         self.error: Optional[BaseException] = None  # that left the `with` block
+        self._looked_at: Set[int] = set()  # runs of which a model was loaded, and looked at for what they do not have
         self.left: Optional[str] = None  # the round that its loop left in the middle last, until it takes another
         self._open_channel(patience_s)
 

@@ -1,5 +1,9 @@
 """What becomes of dtypes, shapes, names and shared storage on the way to a run and back."""
 
+import json
+import struct
+import warnings
+
 import numpy as np
 import pytest
 
@@ -149,3 +153,83 @@ def test_arrays_of_a_kind_that_numpy_has_to_ask_for():
     source = {"w": OnRequest([1, 2], np.float64)}
     assert models.to_arrays(source)["w"].tolist() == [1, 2]
     assert round_trip(source, {"w": np.zeros(2)})["w"].tolist() == [1, 2]
+
+
+def named(model):
+    return {name: np.full(shape, 7, np.float32) for name, shape in model.items()}
+
+
+@pytest.mark.parametrize(
+    "here, run, message",
+    [
+        ("module.", "", r"pass model\.module$"),
+        ("_orig_mod.", "", r"pass model\._orig_mod$"),
+        ("module._orig_mod.", "", r"pass model\.module\._orig_mod$"),
+        ("", "module.", r"start it from model\.module$"),
+        ("other.", "", r"not in this one: 0\.weight, 0\.bias$"),
+    ],
+)
+def test_a_model_in_a_wrapper_is_told_from_another_model(here, run, message):
+    shapes = {"0.weight": (2, 3), "0.bias": (3,)}
+    run_model = named({run + name: shape for name, shape in shapes.items()})
+    model = named({here + name: shape for name, shape in shapes.items()})
+    with pytest.raises(fluvial.ModelMismatch, match=message):
+        models.fitting(model, list(schema_of(run_model)))
+    with pytest.raises(fluvial.ModelMismatch, match=message):
+        fluvial.load_arrays(model, run_model)
+
+
+def test_named_arrays_of_any_floating_point_dtype_are_loaded():
+    target = {"half": np.zeros(2, np.float32), "double": np.zeros(2, np.float32), "n": np.zeros(1, np.int64)}
+    fluvial.load_arrays(target, {"half": np.ones(2, np.float16), "double": np.full(2, 0.1), "n": np.array([3], np.int64)})
+    assert target["half"].tolist() == [1, 1] and target["double"].tolist() == [np.float32(0.1)] * 2 and target["n"].tolist() == [3]
+
+
+def test_a_number_is_not_cut_to_a_whole_one():
+    target = {"v": np.zeros(2, np.float32), "w": np.zeros(2, np.int64)}
+    with pytest.raises(fluvial.ModelMismatch, match="tensor w has dtype int64 here, and float32 in the run"):
+        fluvial.load_arrays(target, {"v": np.ones(2), "w": np.full(2, 0.9)})
+    assert target["v"].tolist() == [0, 0], "all of it or nothing"
+
+
+def test_a_checkpoint_is_not_a_model(tmp_path):
+    model = {"w": np.zeros(2, np.float32)}
+    checkpoint = {"epoch": 3, "optimizer": {"state": {}}, "model": model}
+    for use in (
+        lambda: fluvial.save_model(str(tmp_path / "never"), checkpoint),
+        lambda: fluvial.load_arrays(model, checkpoint),
+        lambda: fluvial.load_arrays(checkpoint, model),
+        lambda: models.fitting(checkpoint, list(schema_of(model))),
+    ):
+        with pytest.raises(fluvial.ModelMismatch, match=r"pass the model alone, checkpoint\['model'\]"):
+            use()
+
+
+def test_what_the_run_does_not_have_is_said_to_stay():
+    w = np.zeros((2, 3), np.float32)
+    target = {"w": w, "tied": w.T, "part": w[1:], "copy": w.copy(), "steps": np.zeros(1, np.int64), "name": "mine"}
+    with pytest.warns(RuntimeWarning, match=r"^1 floating-point tensors are not in .* stay as they are here.* only=.*\(copy\)") as told:
+        fluvial.load_arrays(target, {"w": np.ones((2, 3), np.float32)})
+    assert len(told) == 1 and told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fluvial.load_arrays(target, {"w": np.ones((2, 3), np.float32)}, only="w")
+
+
+def stored(path, dtype, shape, data):
+    text = json.dumps({"w": {"dtype": dtype, "shape": shape, "data_offsets": [0, len(data)]}}).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return str(path)
+
+
+def test_files_of_other_floating_point_dtypes_are_read_as_fp32(tmp_path):
+    path, values = tmp_path / "model", np.array([1.5, -2.25, 2**-20], np.float32)
+    brain = (values.view(np.uint32) >> 16).astype("<u2")
+    for dtype, data in (("F16", values.astype("<f2")), ("F64", values.astype("<f8")), ("BF16", brain)):
+        loaded = fluvial.load_model(stored(path, dtype, [3], data.tobytes()))["w"]
+        assert loaded.dtype == np.float32 and loaded.tolist() == pytest.approx([1.5, -2.25, 2**-20], rel=0.05), dtype
+    scalar = fluvial.load_model(stored(path, "BF16", [], brain[:1].tobytes()))["w"]
+    assert isinstance(scalar, np.ndarray) and scalar.shape == () and scalar == 1.5
+    assert fluvial.load_model(stored(path, "BF16", [0, 4], b""))["w"].shape == (0, 4)
+    with pytest.raises(fluvial.ModelMismatch, match=f"{path}: tensor w has dtype F8_E4M3"):
+        fluvial.load_model(stored(path, "F8_E4M3", [3], b"abc"))

@@ -1,6 +1,7 @@
 """Some tensors of a model only."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -75,7 +76,7 @@ def test_only_they_travel_and_the_rest_stays(small):
     assert sorted(committed) == ["body.0.lora_a", "body.0.lora_b"]
     np.testing.assert_array_equal(committed["body.0.lora_a"], np.full((2, 1), 3))
     np.testing.assert_array_equal(model["head.weight"], np.full(4, 7))  # trained here, twice, and nobody else's
-    fluvial.load_arrays(model, committed)
+    fluvial.load_arrays(model, committed, only=ADAPTERS)
     np.testing.assert_array_equal(model["body.0.lora_b"], np.full((1, 3), 2))
 
 
@@ -94,3 +95,23 @@ def test_a_run_of_other_tensors_is_refused_by_name(small):
         with pytest.raises(fluvial.ModelMismatch, match="2 tensors that the run's model has not: body.0.lora_a, body"):
             round.load_into(copy(), only=["*.lora_*", "head.*"])
         round.submit(copy(), samples=1, only="head.*")
+
+
+def test_what_stays_without_only_is_said_once_a_run(small):
+    whole, site = copy(), small.connect(0)
+    for name in ("first", "second"):
+        small.start_run(name, MODEL, only=["body.*"], rounds=3)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            for round in site.rounds(name):
+                round.load_into(whole)
+                round.submit(whole, samples=1)
+        said = [str(one.message) for one in told if one.category is RuntimeWarning]
+        assert len(said) == 1 and "not in the run's model: they stay" in said[0] and "(head.weight)" in said[0], said
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for given in fluvial.evaluations("second", socket=small.evaluation_socket):
+            given.load_into(whole)
+            given.load_into(whole)
+            break
+    assert len([one for one in told if one.category is RuntimeWarning]) == 1

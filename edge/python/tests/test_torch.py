@@ -1,8 +1,11 @@
 """PyTorch models: modules, tied weights, bf16 parameters, counters."""
 
+import warnings
+
 import numpy as np
 import pytest
 
+import fluvial
 from fluvial import models
 from test_models import round_trip, write
 
@@ -64,3 +67,33 @@ def test_a_run_that_names_a_tied_weight_twice_serves_a_tied_module():
     sent = schema.views(np.empty(schema.nbytes, np.uint8))
     write(sent, target, schema)
     assert np.array_equal(sent["output.weight"], weight) and np.array_equal(sent["embedding.weight"], weight)
+
+
+def test_a_copied_state_dict_of_a_tied_module_is_told_what_stays():
+    source, target = Tied(), {name: tensor.clone() for name, tensor in Tied().state_dict().items()}
+    with pytest.warns(RuntimeWarning, match=r"stay as they are here.*\(output.weight\)"):
+        models.load_arrays(target, models.to_arrays(source))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        models.load_arrays(Tied(), models.to_arrays(source))
+        models.load_arrays(target, source.state_dict())
+    assert torch.equal(target["output.weight"], source.output.weight), "both names are in a state dict"
+
+
+def test_modules_and_tensors_of_other_dtypes_are_loaded():
+    source, target = torch.nn.Linear(4, 3).to(torch.bfloat16), torch.nn.Linear(4, 3)
+    models.load_arrays(target, source)
+    assert torch.equal(target.weight, source.weight.float())
+    models.load_arrays(target, {name: tensor.double() + 1 for name, tensor in source.state_dict().items()})
+    assert torch.equal(target.weight, (source.weight.double() + 1).float())
+
+
+def test_a_wrapped_module_is_told_from_another_one():
+    class Wrapper(torch.nn.Module):
+        def __init__(self, module):
+            super().__init__()
+            self.module = module
+
+    module = torch.nn.Linear(4, 3)
+    with pytest.raises(fluvial.ModelMismatch, match=r"pass model\.module$"):
+        models.load_arrays(Wrapper(module), module)
