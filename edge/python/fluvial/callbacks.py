@@ -14,11 +14,13 @@ Admin.rounds(). The hooks import their libraries when they are made.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional, Sequence
+import warnings
+from typing import Any, Dict, Mapping, Optional, Sequence, Set
 
 from .coordinator import metric_of
 
 _KEPT = 1000  # rounds whose evaluation may still come
+_WITHOUT_METRIC = 5  # rounds, after which that is said
 
 
 def follow(federation: Any, run: int, callbacks: Sequence[Any], first: int = 1) -> None:
@@ -70,17 +72,55 @@ class Improvement:
         return True
 
 
-class EarlyStopping:
+class _OfMetric:
+    """Looks at one metric of each round. RuntimeWarning when no round has it, with those that there are."""
+
+    def __init__(self, metric: str, rounds_without: int) -> None:
+        self.metric = metric
+        self._rounds_without = rounds_without
+        self._found = False
+        self._without: Set[int] = set()  # rounds, while it was never found
+        self._known: Set[str] = set()
+        self._warned = False
+
+    def _value(self, round: Mapping[str, Any]) -> Optional[float]:
+        """The round's metric. A round counts as one without it once the next one is there: its evaluation comes later."""
+        value = metric_of(round, self.metric)
+        if value is not None:
+            self._found = True
+        if self._found:
+            return value
+        self._known.update(round.get("metrics") or {}, round.get("evaluation") or {})
+        if self._warned:
+            return None
+        if len(self._without - {round["round"]}) >= self._rounds_without:
+            self._warned = True
+            self._warn(f"none of {len(self._without)} rounds so far")
+        self._without.add(round["round"])
+        return None
+
+    def on_end(self, federation: Any, event: Mapping[str, Any]) -> None:
+        if self._without and not self._found:
+            self._warn("no round")
+
+    def _warn(self, whose: str) -> None:
+        names = ", ".join(sorted(self._known)) or "none (NaN counts as none)"
+        text = f"{type(self).__name__}: {whose} had {self.metric!r}; there are: {names}"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
+class EarlyStopping(_OfMetric):
     """Stops the run, with the reason, when `metric` has not improved for `patience` rounds.
 
     metric: of the coordinator's evaluation, or else of what the sites report (their weighted mean). Rounds without it do not
-    count. In a worker's own loop, without an Admin: `if stopping.update(loss): break`.
+    count; RuntimeWarning after `patience` of them, and at the run's end, when none had it. In a worker's own loop, without an
+    Admin: `if stopping.update(loss): break`.
     """
 
     def __init__(self, metric: str = "loss", mode: str = "min", *, patience: int = 5, min_delta: float = 0.0) -> None:
         if patience < 1:
             raise ValueError(f"patience is {patience}, expected 1 or more")
-        self.metric = metric
+        super().__init__(metric, patience)
         self.patience = patience
         self._better = Improvement(mode, min_delta)
         self._since = 0
@@ -97,7 +137,7 @@ class EarlyStopping:
         return self._since >= self.patience
 
     def on_round(self, federation: Any, round: Mapping[str, Any]) -> None:
-        value = metric_of(round, self.metric)
+        value = self._value(round)
         if self.stopped or value is None or round["round"] <= self._seen:
             return
         self._seen = round["round"]
@@ -109,16 +149,16 @@ class EarlyStopping:
     on_evaluated = on_round
 
 
-class BestModel:
+class BestModel(_OfMetric):
     """Keeps the model of the round in which `metric` was best at `path`, always a whole file. `round` says which that is.
 
     It is fetched as soon as the round is known to be the best: the plan's models_kept must reach back as far as the
-    coordinator's evaluation lags.
+    coordinator's evaluation lags. RuntimeWarning when no round has the metric.
     """
 
     def __init__(self, path: str, metric: str = "loss", mode: str = "min") -> None:
+        super().__init__(metric, _WITHOUT_METRIC)
         self.path = path
-        self.metric = metric
         self._better = Improvement(mode)
         self.round: Optional[int] = None
 
@@ -127,7 +167,7 @@ class BestModel:
         return self._better.best
 
     def on_round(self, federation: Any, round: Mapping[str, Any]) -> None:
-        value = metric_of(round, self.metric)
+        value = self._value(round)
         if value is not None and self._better.update(value):
             federation.download(self.path, round["run"], round["round"])
             self.round = round["round"]

@@ -3,6 +3,7 @@
 import sys
 import threading
 import types
+import warnings
 
 import numpy as np
 import pytest
@@ -65,6 +66,30 @@ def test_early_stopping_in_a_workers_own_loop():
         callbacks.EarlyStopping(patience=0)
     with pytest.raises(ValueError, match="mode is 'best'"):
         callbacks.EarlyStopping(mode="best")
+
+
+@pytest.mark.parametrize("make", [lambda: callbacks.EarlyStopping("val_loss", patience=5), lambda: callbacks.BestModel("b", "val_loss")])
+def test_a_metric_that_no_round_has_is_said(make):
+    callback = make()
+    said = "had 'val_loss'; there are: auc, loss"
+    with pytest.warns(RuntimeWarning) as told:
+        callbacks.follow(Federation([event for n in range(1, 20) for event in (committed(n, 1.0), evaluated(n, auc=1.0))]), 1, [callback])
+    name = type(callback).__name__
+    assert [str(one.message) for one in told] == [f"{name}: none of 5 rounds so far {said}", f"{name}: no round {said}"]
+
+
+def test_a_short_run_is_told_at_its_end():
+    nothing = {"event": "committed", "run": 1, "round": 1, "metrics": {}, "evaluation": {}}
+    with pytest.warns(RuntimeWarning, match="no round had 'loss'; there are: none"):
+        callbacks.follow(Federation([nothing]), 1, [callbacks.EarlyStopping("loss")])
+
+
+def test_a_metric_that_comes_with_the_evaluation_is_no_missing_one():
+    events = [event for n in range(1, 10) for event in (committed(n, 1.0), evaluated(n, auc=n / 10))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        callbacks.follow(Federation(events), 1, [callbacks.EarlyStopping("auc", "max", patience=1), callbacks.BestModel("b", "auc")])
+        callbacks.follow(Federation([]), 1, [callbacks.EarlyStopping("auc")])
 
 
 def test_the_best_model_is_kept():
