@@ -51,6 +51,11 @@ def evaluate(
         if model is not None:
             given.load_into(model)
         metrics = function(given.arrays() if model is None else model)
+        if not isinstance(metrics, Mapping):
+            raise TypeError(
+                f"the function returns metrics by name, as {{'accuracy': 0.9}}; this one gave a {type(metrics).__name__} "
+                "(samples beside them are for site.evaluate)"
+            )
         given.report(metrics)
         results[given.round] = {key: float(value) for key, value in metrics.items()}
     return results

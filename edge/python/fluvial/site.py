@@ -137,7 +137,7 @@ class Site(contextlib.AbstractContextManager):
         for round in self.rounds(run, timeout_s=timeout_s):
             if model is not None:
                 round.load_into(model, only=only)
-            metrics, samples = function(round.arrays() if model is None else model)
+            metrics, samples = _metrics_and_samples(function(round.arrays() if model is None else model))
             round.report(metrics, samples=samples)
             found = {name: float(value) for name, value in metrics.items()}
         return found
@@ -307,3 +307,11 @@ class Site(contextlib.AbstractContextManager):
         if isinstance(error, Exception):
             self.error = error
         self.close()
+
+
+def _metrics_and_samples(answer: Any) -> Tuple[Mapping[str, float], int]:
+    """What a function for Site.evaluate returned. TypeError when it is something else."""
+    if not (isinstance(answer, (tuple, list)) and len(answer) == 2 and isinstance(answer[0], Mapping)):
+        shown = str(answer)[:80] if isinstance(answer, (tuple, list, Mapping)) else f"a {type(answer).__name__}"
+        raise TypeError(f"the function returns (metrics by name, samples), as ({{'accuracy': 0.9}}, 500); this one gave {shown}")
+    return answer[0], answer[1]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fluvial
+from fake_agent import FakeAgent
 
 
 @pytest.fixture
@@ -148,3 +149,20 @@ def test_an_evaluation_that_is_given_up_makes_room_for_the_next_run(small):
     assert [run["status"] for run in small.admin.runs()] == ["done", "stopped", "stopped"]
     assert "given up: KeyboardInterrupt" in small.admin.runs()[-1]["reason"]
     small.start_run("next", {"w": np.zeros(4, np.float32)})
+
+
+@pytest.mark.parametrize("answer", [{"score": 1.0}, 0.9, (0.9, 500), ({"score": 1.0}, 10, 3), None])
+def test_an_answer_of_another_shape_is_refused_with_what_is_expected(tmp_path, answer):
+    model = {"w": np.zeros(2, np.float32)}
+    with FakeAgent(tmp_path / "a", model) as agent:
+        agent.task(1, model)
+        with pytest.raises(TypeError, match=r"the function returns \(metrics by name, samples\), as .*; this one gave"):
+            agent.site.evaluate(lambda arrays: answer, run="run")
+
+
+def test_an_evaluator_is_told_so_too(small):
+    small.start_run("evaluated", {"w": np.zeros(4, np.float32)})
+    small.train(add_one)
+    small.wait("evaluated", timeout_s=60)
+    with pytest.raises(TypeError, match="the function returns metrics by name, as .*; this one gave a tuple"):
+        fluvial.evaluate(lambda arrays: ({"score": 1.0}, 10), run="evaluated", socket=small.evaluation_socket)
