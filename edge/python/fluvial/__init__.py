@@ -23,6 +23,7 @@ from .errors import (
     RoundClosed,
     RunEnded,
     RunFailed,
+    UnknownRun,
 )
 from .evaluation import Evaluation, evaluate, evaluations
 from .files import load_model, model_metadata, save_model
@@ -50,6 +51,7 @@ __all__ = [
     "RunFailed",
     "Scaffold",
     "Site",
+    "UnknownRun",
     "admin",
     "callbacks",
     "connect",

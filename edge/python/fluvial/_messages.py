@@ -173,6 +173,12 @@ def message_class(name: str) -> type:
     return message_factory.MessageFactory(_POOL).GetPrototype(descriptor)  # type: ignore[attr-defined]
 
 
+def check_run(run: object) -> None:
+    """TypeError: what names a run here is its name; its number is for the coordinator."""
+    if not isinstance(run, str):
+        raise TypeError(f"run is {run!r}, a {type(run).__name__}; workers and evaluators go by a run's name, a text")
+
+
 LocalMessage = message_class("LocalMessage")
 KIND_TRAIN = 1
 KIND_EVALUATE = 2

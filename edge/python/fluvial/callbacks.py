@@ -207,6 +207,15 @@ def _is_of_commit(name: str) -> bool:
     return not name.startswith("evaluation/")
 
 
+def _tensorboard_x() -> Any:
+    """The same writer, without PyTorch."""
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError as error:
+        raise ImportError("TensorBoard needs its library, beside PyTorch: pip install tensorboard (or tensorboardX)") from error
+    return SummaryWriter
+
+
 class TensorBoard(_Writer):
     """Each number as a scalar of TensorBoard. log_dir: a folder; or a writer of one's own, with add_scalar()."""
 
@@ -217,7 +226,7 @@ class TensorBoard(_Writer):
             try:
                 from torch.utils.tensorboard import SummaryWriter
             except ImportError:
-                from tensorboardX import SummaryWriter  # the same, without PyTorch
+                SummaryWriter = _tensorboard_x()
             self._writer = SummaryWriter(log_dir)
 
     def _write(self, named: Dict[str, float], step: int) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import operator
 import os
 import tempfile
 import time
@@ -24,7 +25,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 import numpy as np
 
 from . import _http, files
-from .errors import CoordinatorRefused, CoordinatorUnavailable, FluvialError, RunFailed
+from .errors import CoordinatorRefused, CoordinatorUnavailable, FluvialError, RunFailed, UnknownRun
 
 _DEFAULT_SOCKETS = ("/run/fluvial/admin.sock", "/var/lib/fluvial/admin.sock", "~/fluvial/admin.sock")
 _LIMIT = 10_000  # rounds in one answer
@@ -242,16 +243,19 @@ class Admin:
     # ---- requests --------------------------------------------------------------------------------------------------
 
     def number(self, run: RunId) -> int:
-        """The number of a run by its number, its name (the last of that name) or "latest"."""
-        if isinstance(run, int):
-            return run
+        """The number of a run by its number, its name (the last of that name) or "latest".
+
+        UnknownRun: there is none of that name.
+        """
+        if not isinstance(run, str):
+            return operator.index(run)
         runs = self.runs()
         found = [one["id"] for one in runs if run in ("latest", one["name"])]
         if not found and run.isdigit():
             return int(run)
         if not found:
             names = ", ".join(sorted({one["name"] for one in runs})) or "none yet"
-            raise KeyError(f"no run is called {run!r}; there are: {names}")
+            raise UnknownRun(f"no run is called {run!r}; there are: {names}")
         return found[-1]
 
     def _command(self, run: RunId, verb: str, reason: str) -> None:

@@ -46,6 +46,12 @@ class RunFailed(FederationFailed):
         self.committed = committed
 
 
+class UnknownRun(FluvialError, KeyError):
+    """There is no run of that name; the message names those that there are."""
+
+    __str__ = Exception.__str__  # KeyError's would show the message in quotes
+
+
 class CoordinatorUnavailable(FluvialError):
     """There is no coordinator at the address, or it cannot answer just now."""
 

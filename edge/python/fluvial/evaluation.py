@@ -73,6 +73,14 @@ def evaluations(
 
     timeout_s: TimeoutError when none came for this long.
     """
+    if run is not None:
+        _messages.check_run(run)
+    return _evaluations(run, socket, name, timeout_s, patience_s)
+
+
+def _evaluations(
+    run: Optional[str], socket: Optional[str], name: Optional[str], timeout_s: Optional[float], patience_s: float
+) -> Iterator["Evaluation"]:
     path = socket or _places.evaluation_socket()
     attach = _messages.LocalMessage().attach
     attach.protocol = _messages.PROTOCOL

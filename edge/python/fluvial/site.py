@@ -110,10 +110,17 @@ class Site(contextlib.AbstractContextManager):
         loop in the middle of a round (break, an exception, Ctrl-C) hands it back instead: it goes to another worker
         that is there, and this one attaches again when it next asks for rounds.
         """
+        if run is not None:
+            _messages.check_run(run)
+        return self._rounds(run, timeout_s, reconnect_s)
+
+    def _rounds(
+        self, run: Optional[str], timeout_s: Optional[float], reconnect_s: float
+    ) -> Generator[Round, None, None]:
         with self._attached(reconnect_s):
             while True:
                 try:
-                    self._current = self._following_round(run, timeout_s)
+                    self._current = self._overlapped_round(timeout_s) or self._next_round(run, timeout_s)
                 except AgentUnavailable as gone:
                     if reconnect_s <= 0:
                         raise
@@ -152,6 +159,7 @@ class Site(contextlib.AbstractContextManager):
         RunEnded: the run is over. AgentUnavailable: the agent is gone, and the run is not over. TimeoutError: no round, or no
         result, within `timeout_s`; after it this process may be a round behind the others.
         """
+        _messages.check_run(run)
         with self._attached():
             round = self._current = self._next_round(run, timeout_s)
             if round is None:
@@ -184,8 +192,8 @@ class Site(contextlib.AbstractContextManager):
                 current._let_go()
             self._lock.release()
 
-    def _following_round(self, run: Optional[str], timeout_s: Optional[float]) -> Optional[Round]:
-        """What rounds() yields after the current round, which this lets go."""
+    def _overlapped_round(self, timeout_s: Optional[float]) -> Optional[Round]:
+        """The round that goes on from the current one, if it was submitted so. Lets that go."""
         current, self._current = self._current, None
         if current is not None:
             if current._open:
@@ -194,7 +202,7 @@ class Site(contextlib.AbstractContextManager):
         before, self._overlapped = self._overlapped, None
         if before is not None and not self._over(before):
             return OverlappedRound(before, timeout_s)
-        return self._next_round(run, timeout_s)
+        return None
 
     def _next_round(self, run: Optional[str], timeout_s: Optional[float], *, peek: bool = False) -> Optional[Round]:
         """The next round of the run that the agent gives out; None when the run has ended, or the agent without a run's name.

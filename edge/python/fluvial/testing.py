@@ -30,8 +30,9 @@ import numpy as np
 
 from . import files, site
 from ._crew import Crew, CrewProcess, raise_open_files
-from .coordinator import Admin, Rows
-from .errors import FederationFailed
+from ._toml import plan_text
+from .coordinator import Admin, Rows, RunId
+from .errors import CoordinatorRefused, FederationFailed, UnknownRun
 from .round import Round
 from .selection import Only
 
@@ -82,7 +83,6 @@ class LocalFederation(contextlib.AbstractContextManager):
         further = [f"--set={name}={value}" for name, value in (settings or {}).items()]
         self._process: Optional[subprocess.Popen] = None
         self._opened: List[site.Site] = []
-        self._runs: Dict[str, int] = {}
         self._threads: List[threading.Thread] = []
         self._errors: List[Tuple[str, BaseException]] = []  # of workers' threads
         self._workers: List[Tuple[str, subprocess.Popen, str]] = []  # site, process, its log
@@ -136,7 +136,7 @@ class LocalFederation(contextlib.AbstractContextManager):
             self._threads[-1].start()
 
     def train_rounds(
-        self, step: Callable[[Round, int], Any], run: str, *, at_once: Optional[int] = None, processes: bool = False
+        self, step: Callable[[Round, int], Any], run: RunId, *, at_once: Optional[int] = None, processes: bool = False
     ) -> None:
         """Calls step(round, index) for each round of each site, `at_once` of them at the same time: for many sites.
 
@@ -151,8 +151,10 @@ class LocalFederation(contextlib.AbstractContextManager):
         the sites for good. multiprocessing starts them, as multiprocessing.set_start_method says: unless that is `fork`,
         step is a function at the top of a module.
         """
-        if run not in self._runs:
-            raise FederationFailed(f"there is no run {run!r} here; start_run() comes first")
+        try:
+            run = self.admin.run(run)["name"]
+        except (UnknownRun, CoordinatorRefused) as error:
+            raise FederationFailed(f"{error}; start_run() comes first") from error
         count = len(self.sites)
         many = min(at_once or len(os.sched_getaffinity(0)), count)
         if many < 1:
@@ -192,7 +194,7 @@ class LocalFederation(contextlib.AbstractContextManager):
         model: Any = None,
         *,
         only: Only = None,
-        continues: Optional[str] = None,
+        continues: Optional[RunId] = None,
         keep_optimizer: bool = False,
         rounds: int = 1,
         codec: str = "fp32",
@@ -237,43 +239,45 @@ class LocalFederation(contextlib.AbstractContextManager):
                 start = ["--model", os.path.join(folder, "initial.safetensors")]
                 files.save_model(start[1], model, only=only)
             else:
-                start = ["--continue", str(self._runs[continues])] + ["--keep-optimizer"] * keep_optimizer
+                start = ["--continue", str(self.admin.number(continues))] + ["--keep-optimizer"] * keep_optimizer
             head = {
                 "name": name,
                 "rounds": rounds,
                 "local_steps": local_steps,
-                "models_kept": min(rounds, 100) + 1,
+                "models_kept": min(100 if rounds is None else rounds, 100) + 1,
                 "codec": codec,
                 "down": down,
                 **further,
             }
             path = os.path.join(folder, "plan.toml")
             with open(path, "w", encoding="utf-8") as out:
-                out.write(_toml(head, tables))
+                out.write(plan_text(head, tables))
             started = json.loads(self._fluvial("run", "start", path, *start, "--json"))
         for note in started.get("notes", []):
             warnings.warn(note, stacklevel=2)
-        self._runs[name] = int(started["run"])
-        return self._runs[name]
+        return int(started["run"])
 
-    def wait(self, name: str, *, timeout_s: Optional[float] = None, progress: int = False) -> None:
+    def wait(self, run: RunId, *, timeout_s: Optional[float] = None, progress: int = False) -> None:
         """Until the run has ended. FederationFailed says why when it was paused or stopped before its last round.
 
         Also when a worker crashed: of train() or start_worker(), one whose `with federation.connect(...)` block an exception
         left, and one that left a round in the middle while nobody trains at its site. TimeoutError after `timeout_s`.
 
+        run: its name or number, here and wherever a run is asked for. UnknownRun: there is none of that name.
+
         progress: print a line a round (10: each tenth) as they are committed, with what workers reported.
         """
         self._left.clear()
-        told = RoundLines(self.admin, self._runs[name], int(progress)) if progress else None
+        number = self.admin.number(run)
+        told = RoundLines(self.admin, number, int(progress)) if progress else None
 
         def look() -> None:
             self._check()
             if told is not None:
                 told.print_new()
 
-        look()
-        self.admin.wait(self._runs[name], timeout_s=timeout_s, check=look)
+        self._check()
+        self.admin.wait(number, timeout_s=timeout_s, check=look)
         if told is not None:
             told.print_new()
         self._check()
@@ -292,19 +296,19 @@ class LocalFederation(contextlib.AbstractContextManager):
                 raise TimeoutError(f"a worker of train() has not returned within {timeout_s:g} s")
         self._check()
 
-    def rounds(self, name: str) -> Rows:
+    def rounds(self, run: RunId) -> Rows:
         """The committed rounds: contributors and metrics, as Admin.rounds() has them."""
-        return self.admin.rounds(self._runs[name])
+        return self.admin.rounds(run)
 
-    def site_metrics(self, name: str) -> Rows:
+    def site_metrics(self, run: RunId) -> Rows:
         """What each site reported in each round, as Admin.sites() has it."""
-        return self.admin.sites(self._runs[name])
+        return self.admin.sites(run)
 
-    def evaluate(self, name: str, round_number: Optional[int] = None, *, timeout_s: Optional[float] = None) -> Dict[str, Any]:
+    def evaluate(self, run: RunId, round_number: Optional[int] = None, *, timeout_s: Optional[float] = None) -> Dict[str, Any]:
         """A committed model (the last one) on the sites' own data: Admin.evaluate. Their workers answer with Site.evaluate."""
         number = "latest" if round_number is None else round_number
         self._left.clear()
-        return self.admin.evaluate(self._runs[name], number, timeout_s=timeout_s, check=self._check)
+        return self.admin.evaluate(run, number, timeout_s=timeout_s, check=self._check)
 
     def _check(self) -> None:
         """FederationFailed: a worker has failed."""
@@ -335,16 +339,16 @@ class LocalFederation(contextlib.AbstractContextManager):
                 elif now - self._left.setdefault(where, now) > _WITHOUT_WORKER_SECONDS:
                     raise FederationFailed(f"the worker at {where} left {round} in the middle, and nobody trains there now")
 
-    def stop_run(self, name: str) -> None:
+    def stop_run(self, run: RunId) -> None:
         """Ends the run after what it has committed; its workers' rounds() end."""
-        self._fluvial("run", "stop", str(self._runs[name]))
+        self._fluvial("run", "stop", str(self.admin.number(run)))
 
-    def model(self, name: str, round_number: Optional[int] = None) -> Dict[str, np.ndarray]:
+    def model(self, run: RunId, round_number: Optional[int] = None) -> Dict[str, np.ndarray]:
         """The last committed model of the run (or that of a round; 0: the initial one), by name."""
         with tempfile.TemporaryDirectory(prefix="fluvial-model-") as folder:
             path = os.path.join(folder, "model.safetensors")
             number = "latest" if round_number is None else str(round_number)
-            self._fluvial("model", "export", path, "--run", str(self._runs[name]), "--round", number)
+            self._fluvial("model", "export", path, "--run", str(self.admin.number(run)), "--round", number)
             return files.load_model(path)
 
     def _fluvial(self, *arguments: str) -> str:
@@ -411,21 +415,3 @@ def _end_of(log: str) -> str:
     with open(log, "rb") as file:
         file.seek(max(0, os.path.getsize(log) - _SAID_BYTES_MAX))
         return file.read().decode(errors="replace").strip()
-
-
-def _toml(head: Mapping[str, Any], tables: Mapping[str, Mapping[str, Any]]) -> str:
-    def text_of(value: Any) -> str:
-        if isinstance(value, Mapping):  # a schedule
-            return "{" + ", ".join(f"{key} = {text_of(part)}" for key, part in value.items()) + "}"
-        if isinstance(value, (list, tuple)):
-            return "[" + ", ".join(text_of(item) for item in value) + "]"
-        return json.dumps(value, ensure_ascii=False)  # JSON's texts, numbers and truth values are TOML's
-
-    def line(key: str, value: Any) -> str:
-        return f"{text_of(key)} = {text_of(value)}\n"
-
-    text = "".join(line(key, value) for key, value in head.items())
-    for name, table in tables.items():
-        if table:
-            text += f"\n[{name}]\n" + "".join(line(key, value) for key, value in table.items())
-    return text

@@ -152,6 +152,13 @@ def test_a_hook_without_its_library_says_so_when_it_is_made(hook, library, monke
         hook()
 
 
+def test_tensorboard_without_its_library_says_what_to_install(monkeypatch):
+    for library in ("torch.utils.tensorboard", "tensorboardX"):
+        monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ImportError, match="pip install tensorboard"):
+        callbacks.TensorBoard("logs")
+
+
 def test_against_a_real_federation(tmp_path):
     path = str(tmp_path / "best.safetensors")
     with fluvial.testing.LocalFederation(sites=1) as local:

@@ -109,6 +109,7 @@ def test_a_mistyped_run_is_told_at_once(agent):
         with pytest.raises(TimeoutError):
             next(rounds)
     assert len(told) == 1, "once"
+    assert told[0].filename == __file__
     assert agent.receive()[0].task_failed.message == "this worker trains digit"
 
 

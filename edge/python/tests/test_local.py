@@ -1,0 +1,88 @@
+"""LocalFederation: runs by name or number, what a plan is made of."""
+
+import numpy as np
+import pytest
+
+import fluvial
+from fluvial._toml import plan_text
+
+MODEL = {"w": np.zeros(2, np.float32)}
+
+
+@pytest.fixture(scope="module")
+def small():
+    with fluvial.testing.LocalFederation(sites=1) as local:
+        yield local
+
+
+def add_one(name):
+    def worker(site, index):
+        for round in site.rounds(name):
+            round.submit({"w": round.arrays()["w"] + 1}, samples=1)
+
+    return worker
+
+
+def test_a_run_goes_by_its_name_or_its_number(small):
+    number = small.start_run("named", MODEL, rounds=2)
+    small.train(add_one("named"))
+    small.wait(number, timeout_s=60)
+    small.join()
+    for run in ("named", number, str(number), np.int64(number)):
+        assert small.model(run)["w"].tolist() == [2, 2] and len(small.rounds(run)) == 2 == len(small.site_metrics(run))
+    assert small.start_run("more", continues=number) == number + 1
+    small.stop_run(number + 1)
+
+
+def test_a_run_that_is_not_there_is_told_from_those_that_are(small):
+    small.start_run("there", MODEL)
+    small.stop_run("there")
+    for ask in (small.wait, small.rounds, small.site_metrics, small.model, small.evaluate, small.stop_run, small.admin.run):
+        with pytest.raises(fluvial.UnknownRun, match="^no run is called 'their'; there are: .*there"):
+            ask("their")
+        with pytest.raises((fluvial.CoordinatorRefused, fluvial.FederationFailed), match="99"):
+            ask(99)
+
+
+def test_a_worker_goes_by_a_runs_name(small):
+    site = small.connect(0)
+    for ask in (site.rounds, lambda run: site.allreduce(MODEL["w"], run), fluvial.evaluations):
+        with pytest.raises(TypeError, match="run is 1, a int; workers and evaluators go by a run's name"):
+            ask(1)
+    with pytest.raises(TypeError, match="run is None"):
+        site.allreduce(MODEL["w"], None)
+    site.close()
+
+
+def test_a_plan_of_numpys_numbers(small):
+    worker = {"lr": np.float32(0.1), "sizes": np.array([8, 16]), "on": np.bool_(True), "decay": {"start": np.float64(1), "decay": 0.5}}
+    small.start_run("numbers", MODEL, rounds=np.int64(2), local_steps=np.int32(3), worker=worker)
+    site = small.connect(0)
+    for round in site.rounds("numbers"):
+        assert round.local_steps == 3 and round.config["lr"] == pytest.approx(0.1) and round.config["on"] is True
+        assert list(round.config["sizes"]) == [8, 16] and round.config["decay"] == 0.5 ** (round.number - 1)
+        round.submit(MODEL, samples=1)
+    site.close()
+    assert len(small.rounds("numbers")) == 2
+
+
+@pytest.mark.parametrize(
+    "wrong, error, message",
+    [
+        ({"worker": {"lr": None}}, ValueError, "worker.lr is None"),
+        ({"plan": {"optimizer": {"momentum": None}}}, ValueError, "optimizer.momentum is None"),
+        ({"rounds": None}, ValueError, "rounds is None"),
+        ({"worker": {"net": object()}}, TypeError, "worker.net is a object"),
+    ],
+)
+def test_what_no_plan_can_have_is_named(small, wrong, error, message):
+    with pytest.raises(error, match=message):
+        small.start_run("wrong", MODEL, **wrong)
+
+
+def test_the_text_of_a_plan():
+    head = {"name": 'a "b"', "rounds": np.int64(3)}
+    text = plan_text(head, {"worker": {"lr": {"start": 0.1, "decay": np.float64(0.5)}, "names": ("a", "b")}, "empty": {}})
+    assert text.splitlines() == [
+        '"name" = "a \\"b\\""', '"rounds" = 3', "", "[worker]", '"lr" = {start = 0.1, decay = 0.5}', '"names" = ["a", "b"]'
+    ]
