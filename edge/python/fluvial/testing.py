@@ -38,6 +38,7 @@ from .selection import Only
 
 _STOP_SECONDS = 30.0
 _WITHOUT_WORKER_SECONDS = 5.0  # a site whose worker left a round in the middle: then it will not come back
+_NO_WORKER = "no worker attached"  # docs/operations/admin-api.md, `waits`
 _SAID_BYTES_MAX = 4000  # of what a worker's process wrote
 _FILES_PER_SITE = 4
 _FILES_OF_OTHERS = 512
@@ -83,10 +84,13 @@ class LocalFederation(contextlib.AbstractContextManager):
         further = [f"--set={name}={value}" for name, value in (settings or {}).items()]
         self._process: Optional[subprocess.Popen] = None
         self._opened: List[site.Site] = []
+        self.workers = workers  # a round of a site waits for
         self._threads: List[threading.Thread] = []
+        self._started: List[Tuple[str, Callable[[], bool]]] = []  # a worker's site, and whether it still works
         self._errors: List[Tuple[str, BaseException]] = []  # of workers' threads
         self._workers: List[Tuple[str, subprocess.Popen, str]] = []  # site, process, its log
         self._left: Dict[str, float] = {}  # sites without a worker, since when
+        self._ended_since: Optional[Tuple[float, Any]] = None  # when what _check_ended() looks for was first seen
         self._crews: List[Union[Crew, CrewProcess]] = []  # of train_rounds()
         raise_open_files(_FILES_PER_SITE * sites + _FILES_OF_OTHERS)
         # Standard input ends when this process does, however it ends: then the federation goes too.
@@ -122,18 +126,22 @@ class LocalFederation(contextlib.AbstractContextManager):
         return connected
 
     def train(self, worker: Callable[[site.Site, int], Any]) -> None:
-        """Calls worker(site, index) in a thread for each site; wait() ends with what one of them raises."""
+        """Calls worker(site, index) in a thread for each site, with `workers=2` in two; wait() ends with what one of them raises."""
 
-        def run(index: int) -> None:
+        def run(index: int, place: int) -> None:
+            name = f"python-{os.getpid()}-{place}" if self.workers > 1 else None
             try:
-                with site.connect(self.worker_socket(index)) as connected:
+                with site.connect(self.worker_socket(index), name=name) as connected:
                     worker(connected, index)
             except BaseException as error:  # whatever it is, it is the worker's end
                 self._errors.append((self.sites[index], error))
 
         for index in range(len(self.sites)):
-            self._threads.append(threading.Thread(target=run, args=(index,), daemon=True))
-            self._threads[-1].start()
+            for place in range(self.workers):
+                thread = threading.Thread(target=run, args=(index, place), daemon=True)
+                thread.start()
+                self._threads.append(thread)
+                self._started.append((self.sites[index], thread.is_alive))
 
     def train_rounds(
         self, step: Callable[[Round, int], Any], run: RunId, *, at_once: Optional[int] = None, processes: bool = False
@@ -186,6 +194,7 @@ class LocalFederation(contextlib.AbstractContextManager):
         with open(log, "wb") as out:
             process = subprocess.Popen(list(command), env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         self._workers.append((self.sites[index], process, log))
+        self._started.append((self.sites[index], lambda: process.poll() is None))
         return process
 
     def start_run(
@@ -261,7 +270,8 @@ class LocalFederation(contextlib.AbstractContextManager):
         """Until the run has ended. FederationFailed says why when it was paused or stopped before its last round.
 
         Also when a worker crashed: of train() or start_worker(), one whose `with federation.connect(...)` block an exception
-        left, and one that left a round in the middle while nobody trains at its site. TimeoutError after `timeout_s`.
+        left, and one that left a round in the middle while nobody trains at its site. And when a site's workers, of train() or
+        start_worker(), have all ended before the run, which waits for them. TimeoutError after `timeout_s`.
 
         run: its name or number, here and wherever a run is asked for. UnknownRun: there is none of that name.
 
@@ -273,11 +283,13 @@ class LocalFederation(contextlib.AbstractContextManager):
 
         def look() -> None:
             self._check()
+            self._check_ended(number)
             if told is not None:
                 told.print_new()
 
         self._check()
         self.admin.wait(number, timeout_s=timeout_s, check=look)
+        self._started = [(where, works) for where, works in self._started if works()]  # the others were of this run
         if told is not None:
             told.print_new()
         self._check()
@@ -338,6 +350,27 @@ class LocalFederation(contextlib.AbstractContextManager):
                     self._left.pop(where, None)
                 elif now - self._left.setdefault(where, now) > _WITHOUT_WORKER_SECONDS:
                     raise FederationFailed(f"the worker at {where} left {round} in the middle, and nobody trains there now")
+
+    def _check_ended(self, run: int) -> None:
+        """FederationFailed: the run's open round cannot be committed without sites whose workers have all returned."""
+        at_work = {where for where, works in self._started if works()}
+        ended = {where for where, _ in self._started} - at_work
+        about = self.admin.run(run) if ended else {}
+        open_round = about.get("open") or {}
+        waits = about.get("waits") or ()
+        gone = {wait["node"] for wait in waits if wait["reason"] == _NO_WORKER} & ended
+        others = [where for where in open_round.get("awaited", ()) if where not in gone]
+        missing = open_round.get("quorum", 1) - open_round.get("in", 0)
+        windows = open_round.get("mode") == "async"  # to which a site may contribute more than once
+        if not open_round or not gone or missing <= len(others) or (windows and others):
+            self._ended_since = None
+            return
+        now, seen = time.monotonic(), (about["committed"], sorted(gone))
+        if self._ended_since is None or self._ended_since[1] != seen:
+            self._ended_since = now, seen
+        elif now - self._ended_since[0] > _WITHOUT_WORKER_SECONDS:
+            when = f"after round {about['committed']} of {about['rounds']}" if about["committed"] else "before round 1 was committed"
+            raise FederationFailed(f"the worker at {', '.join(sorted(gone))} returned {when}; nobody trains there now")
 
     def stop_run(self, run: RunId) -> None:
         """Ends the run after what it has committed; its workers' rounds() end."""

@@ -1,4 +1,7 @@
-"""LocalFederation: runs by name or number, what a plan is made of."""
+"""LocalFederation: runs by name or number, what a plan is made of, workers that train() starts and that end."""
+
+import sys
+import threading
 
 import numpy as np
 import pytest
@@ -86,3 +89,99 @@ def test_the_text_of_a_plan():
     assert text.splitlines() == [
         '"name" = "a \\"b\\""', '"rounds" = 3', "", "[worker]", '"lr" = {start = 0.1, decay = 0.5}', '"names" = ["a", "b"]'
     ]
+
+
+def test_each_site_has_the_workers_that_its_rounds_wait_for():
+    with fluvial.testing.LocalFederation(sites=2, workers=2) as local:
+        local.start_run("pairs", MODEL, rounds=2)
+        lock, trained = threading.Lock(), []
+
+        def worker(site, index):
+            for round in site.rounds("pairs"):
+                with lock:
+                    trained.append((index, round.number))
+                round.submit({"w": round.arrays()["w"] + 1}, samples=1)
+
+        local.train(worker)
+        local.wait("pairs", timeout_s=60)
+        local.join()
+        assert sorted(trained) == [(0, 1), (0, 1), (0, 2), (0, 2), (1, 1), (1, 1), (1, 2), (1, 2)]
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    monkeypatch.setattr(fluvial.testing, "_WITHOUT_WORKER_SECONDS", 0.2)
+
+
+def test_waiting_ends_when_a_sites_worker_returned_early(soon):
+    with fluvial.testing.LocalFederation(sites=2) as local:
+        local.start_run("early", MODEL, rounds=3)
+
+        def worker(site, index):
+            for round in site.rounds("early"):
+                round.submit({"w": round.arrays()["w"] + 1}, samples=1)
+                if index == 0:
+                    round.result()
+                    return
+
+        local.train(worker)
+        with pytest.raises(fluvial.FederationFailed, match="^the worker at site-1 returned after round 1 of 3; nobody trains there now$"):
+            local.wait("early", timeout_s=60)
+
+
+def test_waiting_for_windows_ends_when_nobody_is_left(small, soon):
+    small.start_run("windows", MODEL, rounds=3, plan={"mode": "async", "async": {"goal": 1}})
+
+    def worker(site, index):
+        for round in site.rounds("windows"):
+            round.submit({"w": round.arrays()["w"] + 1}, samples=1)
+            round.result()
+            return
+
+    small.train(worker)
+    with pytest.raises(fluvial.FederationFailed, match="site-1 returned after round 1 of 3"):
+        small.wait("windows", timeout_s=60)
+    small.stop_run("windows")
+
+
+def test_waiting_ends_when_a_script_has_ended_early(small, soon):
+    script = small.start_worker(0, [sys.executable, "-c", "print('nothing to do')"])
+    assert script.wait(timeout=60) == 0
+    small.start_run("script", MODEL, rounds=3)
+    with pytest.raises(fluvial.FederationFailed, match="site-1 returned before round 1 was committed; nobody trains there now"):
+        small.wait("script", timeout_s=60)
+    small.train(add_one("script"))  # somebody does again
+    small.wait("script", timeout_s=60)
+    small.join()
+
+
+def test_workers_that_return_once_their_part_is_done_are_no_failure(soon):
+    with fluvial.testing.LocalFederation(sites=2) as local:
+
+        def worker(site, index):
+            for round in site.rounds("done"):
+                round.submit({"w": round.arrays()["w"] + 1}, samples=1)
+                if round.number == 3:
+                    return  # before the round is committed
+
+        for _ in range(3):
+            local.start_run("done", MODEL, rounds=3)
+            local.train(worker)
+            local.wait("done", timeout_s=60)
+            local.join()
+
+
+def test_a_run_that_goes_on_without_a_site_is_no_failure(soon):
+    plan = {"participants": {"quorum": 1}, "deadlines": {"soft_ms": 500, "soft_min_ms": 500, "hard_ms": 30_000}}
+    with fluvial.testing.LocalFederation(sites=2) as local:
+        local.start_run("less", MODEL, rounds=3, plan=plan)
+
+        def worker(site, index):
+            for round in site.rounds("less"):
+                round.submit({"w": round.arrays()["w"] + 1}, samples=1)
+                if index == 0:
+                    return
+
+        local.train(worker)
+        local.wait("less", timeout_s=60)
+        assert [len(round["contributors"]) for round in local.rounds("less")][1:] == [1, 1]
