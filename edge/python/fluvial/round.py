@@ -95,6 +95,13 @@ class Round:
 
         Once a round. The model's values are copied out before this returns, so training may go on at once.
 
+        samples: the weight in the mean. What is more than the site's token allows is cut off (weight_max: 1,000,000 unless it
+        was told).
+
+        A BatchNorm's running statistics are averaged with the server optimizer `fedavg` alone. One with momentum, or an
+        adaptive one, takes its step with them, too, and running_var may become negative: use fedavg, keep them out with
+        `only`, or use GroupNorm.
+
         overlap: do not wait for the round. `rounds()` yields the next one at once, from the model submitted here; its
         `submit` waits for the committed model and hands over that plus what was trained in the meantime. So an update
         comes one round late, and communication hides behind training (fluvial/overlap.py).
