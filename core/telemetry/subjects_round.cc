@@ -153,7 +153,7 @@ Subject runs_subject() {
            kGauge,
            kCoordinators | kSites,
            "What workers report: the weighted mean of the last committed round, or this site's last; the first 32 "
-           "names of a run",
+           "names of a run, of them 16 that one of several sites reports",
            {name_label()},
            "a worker has reported it"},
           {"evaluation_metric",
