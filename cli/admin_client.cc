@@ -131,11 +131,15 @@ void add_admin_options(CLI::App& app, AdminOptions& options) {
                  "~/.config/fluvial)")
       ->type_name("DIR")
       ->envname("FLUVIAL_IDENTITY");
+  add_socket_options(app, options, "the coordinator's data folder");
+}
+
+void add_socket_options(CLI::App& app, AdminOptions& options, const std::string& folder_help) {
   app.add_option("--admin-socket", options.admin_socket,
                  "the coordinator's Unix socket (default: admin.sock in the data folder)")
       ->type_name("PATH")
       ->envname("FLUVIAL_ADMIN_SOCKET");
-  app.add_option("--data-dir", options.data_dir, "the coordinator's data folder")
+  app.add_option("--data-dir", options.data_dir, folder_help)
       ->type_name("PATH")
       ->envname("FLUVIAL_DATA_DIR")
       ->capture_default_str();

@@ -56,6 +56,7 @@ struct AdminOptions {
   AdminClient client() const;
 };
 void add_admin_options(CLI::App& app, AdminOptions& options);
+void add_socket_options(CLI::App& app, AdminOptions& options, const std::string& folder_help);  // the last two
 void add_json_flag(CLI::App& app, AdminOptions& options);
 
 // What any role's metrics port serves at a path (http://127.0.0.1:PORT/metrics), and its JSON document /status.

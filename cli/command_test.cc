@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <optional>
 
+#include "cli/command_test_support.h"
 #include "core/base/testing.h"
 #include "core/tree/version.h"
 
@@ -20,38 +20,6 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-struct Ran {
-  int status = -1;
-  std::string out;
-  std::string err;
-};
-
-std::string content_of(std::FILE* file) {
-  std::string text;
-  std::rewind(file);
-  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) text += static_cast<char>(c);
-  std::fclose(file);
-  return text;
-}
-
-Ran run(const std::vector<std::string>& arguments, std::map<std::string, std::string> variables = {}) {
-  const Io io{.out = std::tmpfile(), .err = std::tmpfile()};
-  Ran ran;
-  store::PosixFileSystem files;
-  const auto environment = [&variables](const std::string& name) -> std::optional<std::string> {
-    const auto found = variables.find(name);
-    return found == variables.end() ? std::nullopt : std::optional(found->second);
-  };
-  ran.status = run_command_line(arguments, io, environment, files);
-  ran.out = content_of(io.out);
-  ran.err = content_of(io.err);
-  return ran;
-}
-
-std::size_t lines_of(const std::string& text) {
-  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
-}
 
 TEST(CommandLine, VersionAndHelpAreForStandardOutput) {
   const Ran version = run({"--version"});
@@ -92,6 +60,7 @@ TEST_P(WrongUsage, IsOneLineAndStatusTwo) {
 INSTANTIATE_TEST_SUITE_P(
     All, WrongUsage,
     ::testing::Values(
+        Wrong{{"health", "--admin", "https://fl.example.org:7402"}, {"--admin"}},
         Wrong{{"deom"}, {"unknown command \"deom\"", "did you mean \"demo\"", "coordinator"}},
         Wrong{{"rounds", "wacth"}, {"fluvial rounds", "wacth", "did you mean \"watch\""}},
         Wrong{{"demo", "--ronds", "3"}, {"fluvial demo", "--ronds", "did you mean \"--rounds\""}},

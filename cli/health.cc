@@ -5,9 +5,13 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "cli/admin_client.h"
+#include "core/base/clock.h"
 #include "core/config/settings.h"
+#include "core/identity/authority.h"
+#include "core/identity/verify.h"
 #include "core/store/file_system.h"
 #include "core/tree/process.h"
 
@@ -63,13 +67,54 @@ Result<Asked> ask_listener(const std::string& listen, const char* target, Durati
                   target, deadline);
 }
 
+// Of the process that a data folder is of, what it says of itself in /status.
+struct Owner {
+  std::string_view role;
+  std::string name;  // of a member
+};
+
+// None: the folder does not say.
+std::optional<Owner> owner_of(const std::string& folder) {
+  std::error_code error;
+  if (std::filesystem::exists(folder + "/ca", error)) return Owner{role_name(Role::kCoordinator), ""};
+  const auto chain = identity::Certificate::load_chain(folder + "/identity/cert.pem");
+  if (!chain.ok()) return std::nullopt;
+  const auto member = identity::identity_of(chain->front());
+  if (!member.ok()) return std::nullopt;
+  return Owner{role_name(member->role), member->name};
+}
+
+// What a process left in its folder outlives it, and another one may listen there by now.
+Status check_owner(const Owner& owner, const net::HttpAddress& address, const std::string& where, Duration deadline) {
+  const auto reply = net::http_request(address, "GET", "/status", "", deadline);
+  if (!reply.ok()) return {};  // nobody there, or busy
+  const auto status = parse_json(reply->body, "the process's answer");
+  const bool is_told = reply->status == 200 && status.ok() && status->is_object();
+  if (is_told && text_member(*status, "role") == owner.role && text_member(*status, "name") == owner.name) return {};
+  return Error{Code::kFailedPrecondition, where + " is another node's: the process of this folder does not run"};
+}
+
+// At the address that the process of the folder noted.
+Result<Asked> ask_noted(const std::string& folder, const std::string& listen, const char* target, Duration deadline) {
+  const SystemClock clock;
+  const TimePoint end = clock.now() + deadline;
+  FLUVIAL_ASSIGN(Asked asked, ask_listener(listen, target, deadline));
+  const auto owner = owner_of(folder);
+  const config::HostPort at = nearby(config::parse_host_port(listen).value());
+  if (!owner || clock.now() >= end) return asked;
+  const net::TcpAddress address{at.host, at.port};
+  const Status owned = check_owner(*owner, address, config::format_host_port(at), end - clock.now());
+  if (!owned.ok()) asked.verdict = owned;
+  return asked;
+}
+
 // By what the process left in its data folder: where it listens, or else a coordinator's socket.
 Result<Asked> ask_folder(const std::string& folder, const char* target, Duration deadline) {
   store::PosixFileSystem files;
   const auto written = store::read_file(files, folder + "/" + tree::kMetricsAddressFile, kAddressBytesMax);
   if (written.ok()) {
     const std::string_view text = as_text(written->span());
-    return ask_listener(std::string(text.substr(0, text.find('\n'))), target, deadline);
+    return ask_noted(folder, std::string(text.substr(0, text.find('\n'))), target, deadline);
   }
   std::error_code error;
   const std::string socket = folder + "/admin.sock";
@@ -129,7 +174,7 @@ void add_health_command(CLI::App& app, Commands& commands) {
         const auto limit = config::parse_milliseconds(text);
         return limit.ok() ? Status() : Status(limit.error());
       }));
-  add_admin_options(*health, *options);
+  add_socket_options(*health, *options, "the node's data folder");
   health->add_flag("--json", options->json, "print {healthy, asked, reason} as JSON");
   health->footer(
       "With --admin-socket, or where metrics_listen is off, a coordinator is asked over its socket.\n"
