@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/identity/names.h"
+#include "core/base/name_rule.h"
 #include "core/wire/mapping.h"
 
 namespace fluvial::aggregator {
@@ -55,7 +55,7 @@ bool Members::may_bring(NodeId child, const v1::Member& member) const {
   const NodeId node(member.node());
   const NodeId parent(member.parent());
   if (node == self_ || node == child || (parent != child && via(parent) != child)) return false;
-  if (member.name().size() > identity::kNameBytesMax) return false;
+  if (member.name().size() > kNameCharsMax) return false;
   const auto found = below_.find(node);
   if (found == below_.end()) return below_.size() < kBelowMax;
   const v1::Member& known = found->second.member;

@@ -172,6 +172,36 @@ TEST_F(ConfigFile, CoordinatorAndAggregator) {
   EXPECT_NE(aggregator.error().message.find("advertise is missing"), std::string::npos);
 }
 
+TEST(Coordinator, AHostIsOneWithoutSchemePortOrBrackets) {
+  const auto host = [](const std::string& text) {
+    return read_settings<CoordinatorSettings>({"--data-dir", "/c"}, environment({{"FLUVIAL_PUBLIC_HOST", text}}));
+  };
+  for (const char* good : {"fl.example.org", "FL-2.example.org", "my_host", "7.example", "10.0.0.7", "2001:db8::7",
+                           "::ffff:10.0.0.7", ""}) {
+    EXPECT_EQ(host(good).value().public_host, good);
+  }
+  for (const char* bad :
+       {"https://fl.example.org", "fl.example.org:7401", "10.0.0.7:7401", "[2001:db8::7]", "fl example",
+        "fl.example.org.", ".org", "fl..org", "300.0.0.7", "10.0.0", "fe80::1%eth0", "fl/x"}) {
+    const auto read = host(bad);
+    ASSERT_FALSE(read.ok()) << bad;
+    EXPECT_EQ(read.error().message,
+              "FLUVIAL_PUBLIC_HOST = '" + std::string(bad) + "': expected a host without scheme, port or brackets");
+  }
+}
+
+TEST(Coordinator, AFederationHasANameAsMembersDo) {
+  const auto named = [](const std::string& name) {
+    return read_settings<CoordinatorSettings>({"--data-dir", "/c", "--federation", name}, no_environment());
+  };
+  EXPECT_EQ(named("eu-hospitals_2.x").value().federation, "eu-hospitals_2.x");
+  for (const std::string& bad : {std::string("EU Hospitals"), std::string("-x"), std::string(64, 'a'), std::string()}) {
+    EXPECT_EQ(named(bad).error().message, "--federation = '" + bad +
+                                              "': expected 1 to 63 characters of a-z 0-9 . _ - that start with a "
+                                              "letter or digit");
+  }
+}
+
 TEST_F(ConfigFile, TheStagingBudgetIsTheModelsUnlessAPersonGivesOne) {
   const auto budget = [](std::vector<std::string> more) {
     more.insert(more.end(), {"--data-dir", "/a", "--coordinator", "h:1", "--advertise", "a:1"});

@@ -146,10 +146,10 @@ std::vector<Setting<CoordinatorSettings>> declare_coordinator() {
   Declare<CoordinatorSettings> declare(settings);
   using Port = Declare<CoordinatorSettings>::Port;
   declare_common(declare);
-  declare.text("federation", "text", FLUVIAL_FIELD(federation), "the federation's name; read when it is founded");
+  declare.name("federation", FLUVIAL_FIELD(federation), "the federation's name; read when it is founded");
   declare.address("listen", Port::kAny, FLUVIAL_FIELD(listen), "the members' port");
   declare.address("enrol_listen", Port::kAny, FLUVIAL_FIELD(enrol_listen), "the enrolment port");
-  declare.text("public_host", "host", FLUVIAL_FIELD(public_host),
+  declare.host("public_host", FLUVIAL_FIELD(public_host),
                "the host that tokens name and the certificate states; empty: this machine's name");
   declare.text("admin_socket", "path", FLUVIAL_FIELD(admin_socket),
                "the Unix socket of the administrative commands; empty: admin.sock in data_dir");

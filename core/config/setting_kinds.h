@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "core/base/name_rule.h"
 #include "core/base/week_hours.h"
 #include "core/config/declaration.h"
 
@@ -77,6 +78,29 @@ class Declare {
       return {};
     };
     add(std::move(key), "host:port", std::move(help), false, set, reader(field));
+  }
+
+  // Empty: none is given.
+  template <typename Field>
+  void host(std::string key, Field field, std::string help) {
+    const auto set = [field](Owner& owner, std::string_view value) -> Status {
+      if (!value.empty() && !is_bare_host(value)) return expected("a host without scheme, port or brackets");
+      field(owner) = value;
+      return {};
+    };
+    add(std::move(key), "host", std::move(help), false, set, reader(field));
+  }
+
+  template <typename Field>
+  void name(std::string key, Field field, std::string help) {
+    const auto set = [field](Owner& owner, std::string_view value) -> Status {
+      if (!is_plain_name(value)) {
+        return expected("1 to 63 characters of a-z 0-9 . _ - that start with a letter or digit");
+      }
+      field(owner) = value;
+      return {};
+    };
+    add(std::move(key), "name", std::move(help), false, set, reader(field));
   }
 
   template <typename Field>

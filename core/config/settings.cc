@@ -1,5 +1,7 @@
 #include "core/config/settings.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -151,6 +153,15 @@ Result<HostPort> parse_host_port(std::string_view text) {
   }
   address.host = host;
   return address;
+}
+
+bool is_bare_host(std::string_view text) {
+  const std::string host(text);  // with a zero at its end
+  in6_addr address{};            // large enough for either
+  if (host.find(':') != std::string::npos) return ::inet_pton(AF_INET6, host.c_str(), &address) == 1;
+  const bool is_number = host.find_first_not_of("0123456789.") == std::string::npos;
+  if (is_number) return ::inet_pton(AF_INET, host.c_str(), &address) == 1;
+  return is_host(host) && !host.starts_with('.') && !host.ends_with('.') && host.find("..") == std::string::npos;
 }
 
 std::string format_host_port(const HostPort& address) {

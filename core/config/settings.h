@@ -161,5 +161,7 @@ struct HostPort {
 // "host:port", "[::1]:7400", ":7400" (every IPv4 address, 0.0.0.0).
 Result<HostPort> parse_host_port(std::string_view text);
 std::string format_host_port(const HostPort& address);
+// A DNS name, or an IPv4 or IPv6 address without brackets.
+bool is_bare_host(std::string_view text);
 
 }  // namespace fluvial::config

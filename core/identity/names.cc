@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/base/name_rule.h"
+
 namespace fluvial::identity {
 namespace {
 
@@ -10,16 +12,6 @@ constexpr int kRegionSegmentsMax = 8;
 constexpr std::string_view kSeveral = "-*";
 constexpr std::size_t kOwnDigits = 12;  // of a serial, 48 bits: no two members of a token get the same name
 constexpr std::string_view kScheme = "fluvial://";
-
-bool is_alnum(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
-
-bool is_name(std::string_view text) {
-  if (text.empty() || text.size() > kNameBytesMax || !is_alnum(text.front())) return false;
-  for (const char c : text) {
-    if (!is_alnum(c) && c != '.' && c != '_' && c != '-') return false;
-  }
-  return true;
-}
 
 // For messages: a text from a peer or a person, short and printable.
 std::string quoted(std::string_view text) {
@@ -39,7 +31,7 @@ std::string_view next_part(std::string_view& rest) {
 }  // namespace
 
 Status check_node_name(std::string_view name) {
-  if (is_name(name)) return {};
+  if (is_plain_name(name)) return {};
   return Error{
       Code::kInvalidArgument,
       "name " + quoted(name) + " is not 1 to 63 characters of a-z 0-9 . _ - that start with a letter or digit"};
@@ -51,7 +43,7 @@ Status check_token_name(std::string_view name) {
   if (!names_several(name)) return check_node_name(name);
   name.remove_suffix(kSeveral.size());
   FLUVIAL_TRY(check_node_name(name));
-  if (name.size() + 1 + kOwnDigits <= kNameBytesMax) return {};
+  if (name.size() + 1 + kOwnDigits <= kNameCharsMax) return {};
   return Error{Code::kInvalidArgument,
                "name " + quoted(name) + " has more than 50 characters: each of several members " + "gets 13 more"};
 }
@@ -74,7 +66,7 @@ Status check_region(std::string_view region) {
   bool good = region.back() != '/';
   int segments = 0;
   for (std::string_view rest = region; good && !rest.empty();) {
-    good = is_name(next_part(rest)) && ++segments <= kRegionSegmentsMax;
+    good = is_plain_name(next_part(rest)) && ++segments <= kRegionSegmentsMax;
   }
   if (good) return {};
   return Error{Code::kInvalidArgument,
@@ -101,7 +93,8 @@ Result<Member> member_from_uri(std::string_view uri) {
   const std::string_view digits = next_part(rest);
   NodeId::rep node = 0;
   const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), node);
-  if (!role.ok() || failure != std::errc() || end != digits.data() + digits.size() || node == 0 || !is_name(rest)) {
+  if (!role.ok() || failure != std::errc() || end != digits.data() + digits.size() || node == 0 ||
+      !is_plain_name(rest)) {
     return refused;
   }
   Member member{*role, NodeId(node), std::string(rest)};

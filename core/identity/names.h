@@ -1,7 +1,6 @@
 // Names of members and regions, and the URI that ties a certificate to a member. Pure text: no OpenSSL.
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -10,7 +9,6 @@
 
 namespace fluvial::identity {
 
-inline constexpr std::size_t kNameBytesMax = 63;  // of a node
 // 1 to 63 characters: a lower-case letter or digit, then lower-case letters, digits, '.', '_' or '-'.
 Status check_node_name(std::string_view name);
 
