@@ -95,6 +95,22 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{{"nodes", "list", "extra"}, {"extra"}}, Wrong{{"coordinator"}, {"data_dir"}},
         Wrong{{"coordinator", "--data-dir", "/tmp/x", "--listen", "here"}, {"listen", "here"}}));
 
+TEST(CommandLine, ACoordinatorThatNothingHelpsEndsWithStatusTwo) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "identity");
+  const std::string member = folder.path();
+  const auto wrong = [](std::vector<std::string> more) {
+    more.insert(more.begin(),
+                {"coordinator", "--metrics-listen", "off", "--listen", "127.0.0.1:0", "--enrol-listen", "127.0.0.1:0"});
+    const Ran ran = run(more);
+    EXPECT_EQ(ran.status, kUsage) << ran.err;
+    EXPECT_EQ(lines_of(ran.err), 1U) << ran.err;
+    return ran.err;
+  };
+  EXPECT_THAT(wrong({"--data-dir", member}), HasSubstr("is a member's folder (it holds identity/)"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "ca")) << "no federation is founded";
+}
+
 TEST(CommandLine, NothingTypedPrintsHelpToStandardError) {
   const Ran ran = run({});
   EXPECT_EQ(ran.status, kUsage);

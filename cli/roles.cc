@@ -16,6 +16,7 @@
 #include "cli/proxy.h"
 #include "cli/site_folders.h"
 #include "coordinator/service/coordinator.h"
+#include "coordinator/service/preflight.h"
 #include "coordinator/service/restored.h"
 #include "core/identity/key_guard.h"
 #include "core/round/history.h"
@@ -151,6 +152,12 @@ int run_with(const Commands& commands, const std::string& name, const RoleOption
   return kFailed;
 }
 
+// What only this machine can tell of the settings: bad ones end as those do that cannot be read.
+Status check_here(const config::CommonSettings&, store::FileSystem&) { return {}; }
+Status check_here(const config::CoordinatorSettings& settings, store::FileSystem& files) {
+  return coordinator::check_place(settings, files);
+}
+
 template <typename Settings>
 int run_role(const Commands& commands, const std::string& name, const RoleOptions<Settings>& options,
              const Run<Settings>& run) {
@@ -165,6 +172,10 @@ int run_role(const Commands& commands, const std::string& name, const RoleOption
   if (!settings.ok()) {
     return fail(commands.io, name, with_file_left(settings.error(), *options.app, kRole<Settings>, *environment),
                 kUsage);
+  }
+  if (const Status placed = check_here(*settings, commands.files); !placed.ok()) {
+    const Error error = with_variables(placed.error(), *options.app, kRole<Settings>, *environment);
+    return fail(commands.io, name, error, error.code == Code::kInvalidArgument ? kUsage : kFailed);
   }
   return run_with(commands, name, options, std::move(*settings), run);
 }

@@ -12,6 +12,7 @@
 #include "coordinator/service/coordinator.h"
 #include "coordinator/service/json.h"
 #include "coordinator/service/machine_users.h"
+#include "coordinator/service/preflight.h"
 #include "core/identity/csr.h"
 #include "core/identity/own_key.h"
 #include "core/identity/token.h"
@@ -139,7 +140,7 @@ Result<Holdings> open_holdings(store::FileSystem& files, WallTime now, const tel
   FLUVIAL_ASSIGN(holdings.journal,
                  store::CoordinatorJournal::open(files, store::join_path(settings.data_dir, "journal.sqlite")));
   FLUVIAL_ASSIGN(const std::optional<store::FederationRow> federation, holdings.journal->federation());
-  if (!federation) FLUVIAL_TRY(holdings.journal->found({settings.federation, now}));
+  if (!federation) FLUVIAL_TRY(found_federation(*holdings.journal, settings, now, log));
   holdings.federation = federation ? federation->name : settings.federation;
   FLUVIAL_ASSIGN(const AuthorityOptions authority, authority_options(settings, holdings.federation));
   FLUVIAL_ASSIGN(holdings.authorities, Authorities::open(*holdings.journal, authority, log, now));
