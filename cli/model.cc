@@ -7,6 +7,7 @@
 #include "cli/admin_client.h"
 #include "cli/command.h"
 #include "cli/table.h"
+#include "core/round/best_by.h"
 #include "core/store/model_book.h"
 #include "core/store/safetensors.h"
 
@@ -86,6 +87,13 @@ struct ModelOptions : AdminOptions {
   std::string name;
 };
 
+// "greatest test_accuracy 0.96", by the plan's models_kept_best.
+std::string best_text(const std::string& kept_best, double value) {
+  const auto by = round::parse_best_by(kept_best);
+  if (!by.ok() || !*by) return fmt::format("{} {:.6g}", kept_best, value);
+  return fmt::format("{} {} {:.6g}", (*by)->is_highest ? "greatest" : "least", (*by)->metric, value);
+}
+
 int list_models(const Io& io, const ModelOptions& options) {
   const auto answer = options.client().get(fmt::format("/v1/models/{}", options.run));
   if (!answer.ok()) return fail(io, "model list", answer.error());
@@ -103,7 +111,7 @@ int list_models(const Io& io, const ModelOptions& options) {
     const json::value* best = model.is_object() ? model.as_object().if_contains("best") : nullptr;
     const bool is_best = best != nullptr && best->is_number();
     table.add({std::to_string(count_member(model, "round")), labels,
-               is_best ? fmt::format("{} {:.6g}", kept_best, best->to_number<double>()) : ""});
+               is_best ? best_text(kept_best, best->to_number<double>()) : ""});
   }
   io.print(table.render(io.terminal()));
   return kDone;

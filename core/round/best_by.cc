@@ -30,7 +30,7 @@ Result<std::optional<BestBy>> parse_best_by(std::string_view text) {
   BestBy by{.is_highest = text.ends_with(kGreatest)};
   if (by.is_highest || text.ends_with(kLeast)) text.remove_suffix(kLeast.size());
   if (text.empty() || text.size() > kMetricBytesMax || !std::ranges::all_of(text, is_of_metric)) {
-    return Error{Code::kInvalidArgument, "expected a metric's name, as in test_loss or test_accuracy:max"};
+    return Error{Code::kInvalidArgument, "expected a metric's name, as in test_loss:min or test_accuracy:max"};
   }
   by.metric = text;
   return std::optional(std::move(by));

@@ -20,7 +20,8 @@ struct BestBy {
   std::optional<double> of(const Metrics& metrics) const;  // the metric, where it is there and finite
 };
 
-// "loss" and "loss:min" take the least value, "accuracy:max" the greatest. An empty text: none.
+// "loss:min" takes the least value, "accuracy:max" the greatest. A name alone takes the least: journals hold such
+// plans, which nobody may write any more (plan_written.h). An empty text: none.
 Result<std::optional<BestBy>> parse_best_by(std::string_view text);
 
 }  // namespace fluvial::round

@@ -77,7 +77,7 @@ void visit_plan(P& plan, Visit&& visit) {
   visit({"attempts_max", 15, "count", "attempts of a round before the run pauses", 1, 1'000}, plan.attempts_max);
   visit({"models_kept", 21, "count", "newest committed model files kept on disk", 1, 1e6}, plan.models_kept);
   visit({"models_kept_best", 30, "text",
-         "and the best one by this metric: its name, and `:min` or `:max`, as in test_accuracy:max (run.md)"},
+         "and the best one by this metric, with `:min` or `:max`: test_loss:min, test_accuracy:max (run.md)"},
         plan.models_kept_best);
   visit({"seed", 22, "count", "of all that is drawn by chance: who takes part, roundings, what randk sends"},
         plan.seed);

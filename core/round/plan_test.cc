@@ -60,7 +60,7 @@ TEST(Plan, CheckNamesTheKeyItsValueAndTheRange) {
             "residual.norm_max = inf: expected 0 to 1e+30");
   EXPECT_EQ(REFUSAL(plan.models_kept = 0), "models_kept = 0: expected 1 to 1000000");
   EXPECT_EQ(REFUSAL(plan.models_kept_best = "two words"),
-            "models_kept_best = 'two words': expected a metric's name, as in test_loss or test_accuracy:max");
+            "models_kept_best = 'two words': expected a metric's name, as in test_loss:min or test_accuracy:max");
   EXPECT_EQ(REFUSAL(plan.workers_deadline = Milliseconds(86'400'001)),
             "workers.deadline_ms = 86400001: expected 0 to 86400000");
   EXPECT_EQ(REFUSAL(for (int i = 0; i < 63; ++i) plan.worker.values[std::to_string(i)] = 1.0),

@@ -16,13 +16,13 @@ Status check_goal(const Plan& plan) {
                            plan.quorum, plan.async_goal, plan.quorum)};
 }
 
-// Metrics may have colons in their names. Behind the last one stands which value is best, or it was meant to.
+// Behind the metric's name, which may have colons of its own, stands which value is best: no guess fits both a loss and
+// an accuracy.
 Status check_best_by(const std::string& text) {
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos || text.ends_with(":min") || text.ends_with(":max")) return {};
+  if (text.empty() || text.ends_with(":min") || text.ends_with(":max")) return {};
   return Error{Code::kInvalidArgument,
                format_text("models_kept_best = '{}': expected :min or :max behind the metric's name, as in {}:max",
-                           printable(text, 80), printable(text.substr(0, colon), 80))};
+                           printable(text, 80), printable(text.substr(0, text.rfind(':')), 80))};
 }
 
 }  // namespace

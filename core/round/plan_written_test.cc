@@ -34,10 +34,14 @@ TEST(WrittenPlan, AWindowHasToBeAbleToCommitAtItsGoal) {
 TEST(WrittenPlan, TheBestModelIsByTheLeastOrTheGreatestValue) {
   Plan plan;
   plan.name = "a";
-  for (const char* text : {"", "loss", "loss:min", "accuracy:max", "test:accuracy:max"}) {
+  for (const char* text : {"", "loss:min", "accuracy:max", "test:accuracy:max"}) {
     plan.models_kept_best = text;
     EXPECT_EQ(refusal_of(plan), "(taken)") << text;
   }
+  plan.models_kept_best = "accuracy";
+  EXPECT_TRUE(check_plan(plan).ok()) << "as in journals of before, where it is the least";
+  EXPECT_EQ(refusal_of(plan),
+            "models_kept_best = 'accuracy': expected :min or :max behind the metric's name, as in accuracy:max");
   plan.models_kept_best = "acc:biggest";
   EXPECT_EQ(refusal_of(plan),
             "models_kept_best = 'acc:biggest': expected :min or :max behind the metric's name, as in acc:max");

@@ -28,7 +28,7 @@ rounds = 20
 local_steps = 5
 codec = "int8"
 sum_digest = true
-models_kept_best = "test_accuracy"
+models_kept_best = "test_accuracy:max"
 [worker]
 batch_size = 64
 learning_rate = 0.2

@@ -20,7 +20,7 @@ def add_one(site, index):
 
 
 def test_the_best_and_those_with_a_label_stay(small):
-    plan = {"models_kept": 1, "models_kept_best": "loss"}
+    plan = {"models_kept": 1, "models_kept_best": "loss:min"}
     gate = len(LOSSES)
     small.start_run("kept", {"w": np.zeros(4, np.float32)}, rounds=gate, plan=plan)
     small.admin.label("before", 0, "kept")
