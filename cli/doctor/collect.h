@@ -37,6 +37,7 @@ struct Listener {
   std::string name;  // of the program
 };
 std::optional<Listener> listener_on(std::uint16_t port);
+std::optional<int> holder_of(const std::string& inode);  // of a socket: the process, where it can be seen from here
 std::vector<PortFacts> collect_ports(const Subject& subject);
 ParentFacts collect_parent(const Subject& subject, const ProcessFacts& process);
 AdvertisedFacts collect_advertised(const Subject& subject, const ProcessFacts& process);

@@ -103,22 +103,6 @@ std::optional<std::string> listening_inode(const char* table, std::uint16_t port
   return std::nullopt;
 }
 
-std::optional<int> holder_of(const std::string& inode) {
-  const std::string wanted = fmt::format("socket:[{}]", inode);
-  std::error_code error;
-  for (const auto& process : std::filesystem::directory_iterator("/proc", error)) {
-    const std::string name = process.path().filename();
-    int pid = 0;
-    if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc()) continue;
-    std::error_code hidden;
-    for (const auto& open : std::filesystem::directory_iterator(process.path() / "fd", hidden)) {
-      std::error_code gone;
-      if (std::filesystem::read_symlink(open.path(), gone) == wanted) return pid;
-    }
-  }
-  return std::nullopt;
-}
-
 PortFacts look_at_port(const char* setting, const std::string& address) {
   PortFacts facts{.setting = setting, .address = address};
   const auto at = config::parse_host_port(address);
@@ -192,6 +176,22 @@ Status reach_enrolment(const std::string& address, const std::string& pin) {
 }
 
 }  // namespace
+
+std::optional<int> holder_of(const std::string& inode) {
+  const std::string wanted = fmt::format("socket:[{}]", inode);
+  std::error_code error;
+  for (const auto& process : std::filesystem::directory_iterator("/proc", error)) {
+    const std::string name = process.path().filename();
+    int pid = 0;
+    if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc()) continue;
+    std::error_code hidden;
+    for (const auto& open : std::filesystem::directory_iterator(process.path() / "fd", hidden)) {
+      std::error_code gone;
+      if (std::filesystem::read_symlink(open.path(), gone) == wanted) return pid;
+    }
+  }
+  return std::nullopt;
+}
 
 std::optional<Listener> listener_on(std::uint16_t port) {
   for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {

@@ -11,7 +11,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "cli/admin_client.h"
 #include "cli/doctor/collect.h"
@@ -164,6 +166,55 @@ CertificateFacts collect_certificates(const Subject& subject) {
   return facts;
 }
 
+namespace {
+
+// "Num RefCount Protocol Flags Type St Inode Path" of /proc/net/unix.
+struct UnixLine {
+  std::string flags;
+  std::string inode;
+  std::string path;
+};
+
+UnixLine unix_line(const std::string& line) {
+  std::istringstream words(line);
+  UnixLine read;
+  std::string skipped;
+  words >> skipped >> skipped >> skipped >> read.flags >> skipped >> skipped >> read.inode >> std::ws;
+  std::getline(words, read.path);
+  return read;
+}
+
+// Where whoever bound the socket means it to be: a relative path is of that process' working folder.
+std::filesystem::path bound_at(const UnixLine& line) {
+  const std::filesystem::path path = line.path;
+  if (path.is_absolute()) return path;
+  const auto holder = holder_of(line.inode);
+  std::error_code hidden;
+  if (!holder) return path;  // perhaps it is ours
+  return std::filesystem::read_symlink(fmt::format("/proc/{}/cwd", *holder), hidden) / path;
+}
+
+// std::filesystem::equivalent() knows no sockets.
+bool is_same_file(const std::filesystem::path& one, const std::filesystem::path& other) {
+  struct stat a{};
+  struct stat b{};
+  return ::stat(one.c_str(), &a) == 0 && ::stat(other.c_str(), &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+// A connection would be seen by the agent: the kernel is asked instead.
+bool is_listening(const std::filesystem::path& path) {
+  constexpr std::string_view kAccepts = "00010000";
+  std::ifstream sockets("/proc/net/unix");
+  for (std::string text; std::getline(sockets, text);) {
+    const UnixLine line = unix_line(text);
+    if (line.flags != kAccepts || std::filesystem::path(line.path).filename() != path.filename()) continue;
+    if (is_same_file(bound_at(line), path)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 WorkerSocketFacts collect_worker_socket(const std::string& path) {
   WorkerSocketFacts facts{.path = path, .user = user_name(::geteuid())};
   struct stat about{};
@@ -172,11 +223,7 @@ WorkerSocketFacts collect_worker_socket(const std::string& path) {
   facts.is_socket = S_ISSOCK(about.st_mode);
   facts.mode = about.st_mode & 07777;
   facts.owner = user_name(about.st_uid);
-  // "Num RefCount Protocol Flags Type St Inode Path"; 00010000: it accepts. A connection would be seen by the agent.
-  std::ifstream sockets("/proc/net/unix");
-  for (std::string line; std::getline(sockets, line);) {
-    if (line.ends_with(" " + path) && line.find(" 00010000 ") != std::string::npos) facts.listening = true;
-  }
+  facts.listening = is_listening(path);
   return facts;
 }
 
