@@ -109,6 +109,11 @@ TEST(CommandLine, ACoordinatorThatNothingHelpsEndsWithStatusTwo) {
   };
   EXPECT_THAT(wrong({"--data-dir", member}), HasSubstr("is a member's folder (it holds identity/)"));
   EXPECT_FALSE(std::filesystem::exists(folder / "ca")) << "no federation is founded";
+  const std::string own = folder / "own";
+  EXPECT_THAT(wrong({"--data-dir", own, "--admin-users", "no-such-user"}), HasSubstr("admin_users = 'no-such-user'"));
+  EXPECT_THAT(wrong({"--data-dir", own, "--authority-key", "k.pem"}), HasSubstr("--authority-key = 'k.pem'"));
+  EXPECT_THAT(wrong({"--data-dir", own, "--admin-socket", "/" + std::string(120, 'x')}), HasSubstr("--admin-socket"));
+  EXPECT_FALSE(std::filesystem::exists(own));
 }
 
 TEST(CommandLine, NothingTypedPrintsHelpToStandardError) {

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 
 namespace fluvial::coordinator {
 namespace {
@@ -15,6 +17,16 @@ constexpr std::size_t kEntryBytes = 64 * 1024;  // a group may have many members
 bool is_number(const std::string& text, std::uint32_t* number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
   return error == std::errc() && end == text.data() + text.size();
+}
+
+// getpwnam(3): these mean, too, that there is none of that name. Others may pass.
+bool is_unknown(int error) {
+  return error == 0 || error == ENOENT || error == ESRCH || error == EBADF || error == EPERM;
+}
+
+Error not_found(int error, const std::string& what) {
+  if (is_unknown(error)) return {Code::kNotFound, "this machine has no " + what};
+  return {Code::kUnavailable, "the name service does not answer for the " + what + ": " + std::strerror(error)};
 }
 
 }  // namespace
@@ -33,9 +45,8 @@ Result<std::uint32_t> user_id(const std::string& name) {
   std::string buffer(kEntryBytes, '\0');
   passwd entry{};
   passwd* found = nullptr;
-  if (::getpwnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr) {
-    return Error{Code::kNotFound, "this machine has no user '" + name + "'"};
-  }
+  const int error = ::getpwnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found);
+  if (error != 0 || found == nullptr) return not_found(error, "user '" + name + "'");
   return entry.pw_uid;
 }
 
@@ -45,9 +56,8 @@ Result<std::uint32_t> group_id(const std::string& name) {
   std::string buffer(kEntryBytes, '\0');
   group entry{};
   group* found = nullptr;
-  if (::getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr) {
-    return Error{Code::kNotFound, "this machine has no group '" + name + "'"};
-  }
+  const int error = ::getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found);
+  if (error != 0 || found == nullptr) return not_found(error, "group '" + name + "'");
   return entry.gr_gid;
 }
 

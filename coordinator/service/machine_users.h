@@ -10,7 +10,7 @@
 namespace fluvial::coordinator {
 
 std::string user_name(std::uint32_t uid);                 // empty: it has no name
-Result<std::uint32_t> user_id(const std::string& name);   // or a number; kNotFound
+Result<std::uint32_t> user_id(const std::string& name);   // or a number; kNotFound, kUnavailable
 Result<std::uint32_t> group_id(const std::string& name);  // likewise
 store::AuditUser own_user();                              // this process
 

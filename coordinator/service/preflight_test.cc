@@ -30,6 +30,17 @@ TEST(Preflight, AMembersFolderIsNoCoordinators) {
   EXPECT_TRUE(check_place(in_folder("/d"), files).ok()) << "of a federation that was founded beside a member";
 }
 
+TEST(Preflight, UsersAreThoseOfTheMachine) {
+  store::MemoryFileSystem files;
+  config::CoordinatorSettings settings = in_folder("/d");
+  settings.admin_users = "root";
+  EXPECT_TRUE(check_place(settings, files).ok());
+  settings.admin_readers = "@no-such-group";
+  const Status refused = check_place(settings, files);
+  EXPECT_EQ(refused.error().code, Code::kInvalidArgument);
+  EXPECT_THAT(refused.error().message, HasSubstr("admin_readers = '@no-such-group': this machine has no group"));
+}
+
 TEST(Preflight, AFederationThatIsFoundedIsLogged) {
   store::MemoryFileSystem files;
   ASSERT_TRUE(files.make_folder("/d").ok());

@@ -202,6 +202,38 @@ TEST(Coordinator, AFederationHasANameAsMembersDo) {
   }
 }
 
+TEST(Coordinator, AnAuthoritysFilesBelongTogether) {
+  const auto read = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"--data-dir", "/c"});
+    return read_settings<CoordinatorSettings>(more, no_environment());
+  };
+  const std::vector<std::string> two = {"--authority-certificate", "/a.pem", "--authority-root", "/r.pem"};
+  EXPECT_EQ(read(two).error().message,
+            "--authority-root = '/r.pem': expected authority.certificate, authority.key and authority.root together: "
+            "give all three, or none");
+  std::vector<std::string> all = two;
+  all.insert(all.end(), {"--authority-key", "/k.pem"});
+  EXPECT_TRUE(read(all).ok());
+}
+
+TEST(Sockets, HavePathsThatASocketCanHave) {
+  const std::string deep = "/" + std::string(100, 'd');
+  const std::string expected =
+      "': expected at most 107 characters, as a socket's path has them: give a shorter one, or a shorter data_dir";
+  const auto coordinator = [](std::vector<std::string> arguments) {
+    return read_settings<CoordinatorSettings>(arguments, no_environment());
+  };
+  EXPECT_TRUE(coordinator({"--data-dir", "/c", "--admin-socket", "/" + std::string(106, 'x')}).ok());
+  const std::string typed =
+      coordinator({"--data-dir", "/c", "--admin-socket", "/" + std::string(107, 'x')}).error().message;
+  EXPECT_TRUE(typed.starts_with("--admin-socket = '/xxx") && typed.ends_with(expected)) << typed;
+  const std::string followed = coordinator({"--data-dir", deep}).error().message;
+  EXPECT_TRUE(followed.starts_with("admin_socket (default) = '" + deep.substr(0, 70))) << followed;
+  const std::string edge =
+      read_settings<EdgeSettings>({"--data-dir", deep, "--coordinator", "h:1"}, no_environment()).error().message;
+  EXPECT_TRUE(edge.starts_with("worker_socket (default) = '")) << edge;
+}
+
 TEST_F(ConfigFile, TheStagingBudgetIsTheModelsUnlessAPersonGivesOne) {
   const auto budget = [](std::vector<std::string> more) {
     more.insert(more.end(), {"--data-dir", "/a", "--coordinator", "h:1", "--advertise", "a:1"});

@@ -1,7 +1,10 @@
 #include "core/config/declaration.h"
 
+#include <sys/un.h>
+
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "core/config/setting_kinds.h"
 
@@ -286,6 +289,45 @@ std::optional<Conflict> find_conflict(const CommonSettings& settings) {
         "at least session.reconnect_delay_min_ms (" + std::to_string(session.reconnect_delay_min_ms) + " ms)"};
   }
   return std::nullopt;
+}
+
+namespace {
+
+// All of a PKI's files, or none.
+std::optional<Conflict> find_missing(const AuthoritySettings& files) {
+  const std::pair<const char*, const std::string*> all[] = {
+      {"authority.certificate", &files.certificate}, {"authority.key", &files.key}, {"authority.root", &files.root}};
+  const std::pair<const char*, const std::string*>* given = nullptr;
+  bool is_complete = true;
+  for (const auto& file : all) {
+    if (file.second->empty()) is_complete = false;
+    if (!file.second->empty()) given = &file;
+  }
+  if (given == nullptr || is_complete) return std::nullopt;
+  return Conflict{given->first, *given->second,
+                  "authority.certificate, authority.key and authority.root together: give all three, or none"};
+}
+
+std::optional<Conflict> find_long(const char* key, const std::string& socket) {
+  constexpr std::size_t kSocketPathCharsMax = sizeof(sockaddr_un::sun_path) - 1;
+  if (socket.size() <= kSocketPathCharsMax) return std::nullopt;
+  return Conflict{key, socket,
+                  "at most " + std::to_string(kSocketPathCharsMax) +
+                      " characters, as a socket's path has them: give a shorter one, or a shorter data_dir"};
+}
+
+}  // namespace
+
+std::optional<Conflict> find_conflict(const CoordinatorSettings& settings) {
+  if (auto found = find_conflict(static_cast<const CommonSettings&>(settings))) return found;
+  if (auto found = find_missing(settings.authority)) return found;
+  if (auto found = find_long("admin_socket", settings.admin_socket)) return found;
+  return find_long("worker_socket", settings.worker_socket);
+}
+
+std::optional<Conflict> find_conflict(const EdgeSettings& settings) {
+  if (auto found = find_conflict(static_cast<const CommonSettings&>(settings))) return found;
+  return find_long("worker_socket", settings.worker_socket);
 }
 
 std::string flag_of(const std::string& key) {

@@ -34,13 +34,15 @@ template <>
 const std::vector<Setting<EdgeSettings>>& declaration();
 std::size_t common_settings_count();
 
-// Two settings that are valid by themselves but not together.
+// A setting that is valid by itself, but not beside the others.
 struct Conflict {
   std::string key;
   std::string value;
   std::string expected;
 };
 std::optional<Conflict> find_conflict(const CommonSettings& settings);
+std::optional<Conflict> find_conflict(const CoordinatorSettings& settings);
+std::optional<Conflict> find_conflict(const EdgeSettings& settings);
 
 std::string flag_of(const std::string& key);
 std::string env_of(const std::string& key);

@@ -99,13 +99,13 @@ Result<Settings> build(const GivenByKey& given) {
                                                setting.unit + ": " + setting.help + ")"};
     }
   }
+  follow(given, settings);
+  finalise(settings);
   if (const auto conflict = find_conflict(settings)) {
     const auto found = given.find(conflict->key);
     const Given source = found != given.end() ? found->second : Given{conflict->value, conflict->key + " (default)"};
     return refuse(source, "expected " + conflict->expected);
   }
-  follow(given, settings);
-  finalise(settings);
   return settings;
 }
 

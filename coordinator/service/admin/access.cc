@@ -37,8 +37,10 @@ Result<People::List> People::parse(const char* setting, const std::string& text)
     const bool is_group = word.front() == '@';
     const std::string name(is_group ? word.substr(1) : word);
     const Result<std::uint32_t> id = is_group ? group_id(name) : user_id(name);
-    if (!id.ok())
-      return Error{Code::kInvalidArgument, std::string(setting) + " = '" + text + "': " + id.error().message};
+    if (!id.ok()) {
+      const Code code = id.error().code == Code::kNotFound ? Code::kInvalidArgument : id.error().code;
+      return Error{code, std::string(setting) + " = '" + text + "': " + id.error().message};
+    }
     (is_group ? list.groups : list.users).push_back(*id);
   }
   return list;
