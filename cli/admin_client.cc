@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/json/serialize.hpp>
 
+#include "cli/command.h"
 #include "core/net/http_text.h"
 
 namespace fluvial::cli {
@@ -27,6 +28,12 @@ Error error_of(const net::HttpReply& reply) {
     return {code_from_name(text_member(*body, "code")), text_member(*body, "message")};
   }
   return {Code::kInternal, fmt::format("the coordinator answered with HTTP status {}", reply.status)};
+}
+
+// Of TLS, in OpenSSL's words: whoever listens speaks something else.
+bool is_of_another_port(const std::string& why) {
+  return why.find("no application protocol") != std::string::npos ||
+         why.find("wrong version number") != std::string::npos;
 }
 
 bool is_success(const net::HttpReply& reply) { return reply.status >= 200 && reply.status < 300; }
@@ -87,6 +94,9 @@ Result<std::uint64_t> AdminClient::latest_run() const {
 }
 
 Error AdminClient::unreachable(const Error& cause) const {
+  if (place_->is_remote() && is_of_another_port(cause.message)) {
+    return {cause.code, fmt::format("{}: this is not the admin port: the setting admin_listen names it", place_->text)};
+  }
   if (cause.code != Code::kUnavailable && cause.code != Code::kNotFound) return cause;
   if (place_->is_remote()) {
     return {Code::kUnavailable,
@@ -125,7 +135,8 @@ void add_admin_options(CLI::App& app, AdminOptions& options) {
   app.add_option("--admin", options.admin,
                  "the coordinator's admin API: https://HOST:PORT, for operators with a certificate, or a Unix socket")
       ->type_name("URL")
-      ->envname("FLUVIAL_ADMIN");
+      ->envname("FLUVIAL_ADMIN")
+      ->check(checked("https://HOST:PORT (the coordinator's admin_listen), or a socket's path", check_admin_place));
   app.add_option("--identity", options.identity,
                  "with https: the folder of the operator's key and certificate (default: the only one in "
                  "~/.config/fluvial)")

@@ -60,6 +60,10 @@ TEST_P(WrongUsage, IsOneLineAndStatusTwo) {
 INSTANTIATE_TEST_SUITE_P(
     All, WrongUsage,
     ::testing::Values(
+        Wrong{
+            {"status", "--admin", "http://fl.example.org:7402"},
+            {"--admin", "\"http://fl.example.org:7402\": expected https://HOST:PORT (the coordinator's admin_listen)"}},
+        Wrong{{"nodes", "list", "--admin", "https://fl.example.org"}, {"--admin", "expected https://HOST:PORT"}},
         Wrong{{"health", "--admin", "https://fl.example.org:7402"}, {"--admin"}},
         Wrong{{"deom"}, {"unknown command \"deom\"", "did you mean \"demo\"", "coordinator"}},
         Wrong{{"rounds", "wacth"}, {"fluvial rounds", "wacth", "did you mean \"watch\""}},

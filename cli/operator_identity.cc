@@ -79,6 +79,12 @@ Result<identity::Credentials> renew(const AdminPlace& place, const identity::Cre
 
 }  // namespace
 
+Status check_admin_place(const std::string& text) {
+  const bool is_good = text.starts_with(kScheme) ? config::parse_host_port(without_scheme(text)).ok()
+                                                 : text.find("://") == std::string::npos;
+  return is_good ? Status() : Error{Code::kInvalidArgument, "no place of the admin API"};
+}
+
 bool is_network_place(const std::string& text) {
   if (text.starts_with(kScheme)) return true;
   return text.find('/') == std::string::npos && config::parse_host_port(text).ok();

@@ -20,6 +20,8 @@ struct AdminPlace {
   bool is_remote() const { return !identity.empty(); }
 };
 
+// Of what a person gives as the admin API's place: another scheme than https, or no port, would be taken for a path.
+Status check_admin_place(const std::string& text);
 bool is_network_place(const std::string& text);  // https://host:port or host:port, and no path
 
 // Under it each identity has a folder of its own: $XDG_CONFIG_HOME/fluvial, or ~/.config/fluvial. kFailedPrecondition
