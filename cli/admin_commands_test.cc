@@ -9,11 +9,14 @@
 #include "core/base/testing.h"
 #include "core/identity/testing.h"
 #include "core/net/https.h"
+#include "core/store/safetensors.h"
 
 namespace fluvial::cli {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class AdminCommands : public ::testing::Test {
  protected:
@@ -36,6 +39,34 @@ TEST_F(AdminCommands, AModelIsTheBestByTheLeastOrTheGreatestValue) {
   EXPECT_THAT(listed("accuracy:max"), HasSubstr("greatest accuracy 0.5"));
   EXPECT_THAT(listed("loss:min"), HasSubstr("least loss 0.5"));
   EXPECT_THAT(listed("accuracy"), HasSubstr("least accuracy 0.5")) << "of a run from before";
+}
+
+TEST_F(AdminCommands, AnExportedModelIsOfARoundWithANumber) {
+  store::PosixFileSystem files;
+  const round::Schema schema = round::Schema::make({{"w", round::DType::kF32, {2}}}).value();
+  const std::vector<std::byte> bytes(8);
+  ASSERT_TRUE(store::write_model(files, folder_ / "round-7.safetensors", schema, bytes, {}).ok());
+  const std::string model = R"({"path":")" + (folder_ / "round-7.safetensors") + R"(","sha256":")" +
+                            to_hex(store::model_digest(bytes)) + R"(","round":7})";
+  const Pages pages = {{"/v1/runs", {200, R"({"runs":[{"id":3}]})"}},
+                       {"/v1/models/3/latest", {200, model}},
+                       {"/v1/models/3/7", {200, model}}};
+  const Ran said = ask(pages, {"model", "export", folder_ / "out.safetensors"});
+  EXPECT_EQ(said.status, kDone) << said.err;
+  EXPECT_THAT(said.out, AllOf(HasSubstr("run 3, round 7, sha256"), Not(HasSubstr("latest"))));
+  const Ran as_json = ask(pages, {"model", "export", "--json", folder_ / "again.safetensors"});
+  EXPECT_EQ(count_member(parse_json(as_json.out, "answer").value(), "run"), 3U) << as_json.out;
+}
+
+TEST_F(AdminCommands, AnAggregatorsTokenComesWithTheWholeCommand) {
+  const auto told = [this](const std::string& role) {
+    return ask({{"/v1/tokens", {200, R"({"id":"1","token":"t","name":"a"})"}}},
+               {"token", "create", "--name", "a", "--role", role})
+        .err;
+  };
+  EXPECT_THAT(told("aggregator"), HasSubstr("--data-dir /var/lib/fluvial --advertise HOST:7410\n"));
+  EXPECT_THAT(told("site"), Not(HasSubstr("--advertise")));
+  EXPECT_THAT(told("operator"), Not(HasSubstr("--advertise")));
 }
 
 class WrongPort : public ::testing::Test {

@@ -283,7 +283,9 @@ int run_advise(const Io& io, const AdviceOptions& options, store::FileSystem& fi
   for (const std::vector<AdvisedRound>& row : advice->by_steps) {
     for (const AdvisedRound& round : row) by_steps.push_back(to_json(round));
   }
-  const Status written = write_text_file(options.json, pretty(json::object{{"planned", to_json(advice->planned)},
+  const Status written = write_text_file(options.json, pretty(json::object{{"values", question->values},
+                                                                           {"sites", question->sites},
+                                                                           {"planned", to_json(advice->planned)},
                                                                            {"others", std::move(others)},
                                                                            {"by_steps", std::move(by_steps)},
                                                                            {"chosen", to_json(advice->chosen)},

@@ -15,7 +15,7 @@ namespace fluvial::cli {
 namespace {
 
 struct ExportOptions : AdminOptions {
-  std::string run;
+  std::uint64_t run = 0;  // 0: the latest
   std::string round = "latest";
   std::string out;
   bool force = false;
@@ -56,27 +56,25 @@ int export_model(const Io& io, const ExportOptions& options) {
                 {Code::kAlreadyExists, options.out + " exists already; another name, or --force to overwrite it"});
   }
   const AdminClient client = options.client();
-  std::string run = options.run;
-  if (run.empty()) {
-    const auto latest = client.latest_run();
-    if (!latest.ok()) return fail(io, "model export", latest.error());
-    run = std::to_string(*latest);
-  }
-  const std::string target = fmt::format("/v1/models/{}/{}", run, options.round);
+  const Result<std::uint64_t> run = options.run > 0 ? options.run : client.latest_run();
+  if (!run.ok()) return fail(io, "model export", run.error());
+  const std::string target = fmt::format("/v1/models/{}/{}", *run, options.round);
   const auto model = client.get(target);
   if (!model.ok()) return fail(io, "model export", model.error());
   const std::string sha256 = text_member(*model, "sha256");
   // All its parts of one round, also where the round was asked for as latest, best or by a label.
-  const std::string round = fmt::format("/v1/models/{}/{}", run, count_member(*model, "round"));
+  const std::string round = fmt::format("/v1/models/{}/{}", *run, count_member(*model, "round"));
   const Status copied = client.is_remote() ? fetch_model(client, round, options.out, sha256)
                                            : copy_model(text_member(*model, "path"), options.out, sha256);
   if (!copied.ok()) return fail(io, "model export", copied.error());
   if (options.json) {
     json::value answer = *model;
+    answer.as_object()["run"] = *run;
     answer.as_object()["exported"] = std::filesystem::absolute(options.out).string();
     io.print(pretty(answer));
   } else {
-    io.print(fmt::format("{}: run {}, round {}, sha256 {}\n", options.out, run, options.round, sha256));
+    io.print(
+        fmt::format("{}: run {}, round {}, sha256 {}\n", options.out, *run, count_member(*model, "round"), sha256));
   }
   return kDone;
 }

@@ -11,6 +11,7 @@
 #include "cli/json.h"
 #include "cli/local_run.h"
 #include "cli/simulate_capacity.h"
+#include "core/config/settings.h"
 #include "simulator/roles/settle.h"
 #include "simulator/run/seeds.h"
 
@@ -124,8 +125,18 @@ void declare_advice(CLI::App& simulate, AdviceOptions& advice) {
                   "local steps, and which choice follows (docs/operations/choose.md)")
       ->type_name("PLAN.toml");
   const auto with = [&simulate](const char* flag, std::string& value, const char* type, const char* help) {
-    simulate.add_option(flag, value, std::string("with --advise: ") + help)->type_name(type)->capture_default_str();
+    return simulate.add_option(flag, value, std::string("with --advise: ") + help)
+        ->type_name(type)
+        ->capture_default_str();
   };
+  const CLI::Validator a_rate = checked("a rate such as 50mbit, 1gbit or 6MB (a second)", [](const std::string& text) {
+    const auto rate = parse_rate(text);
+    return rate.ok() ? Status() : Status(rate.error());
+  });
+  const CLI::Validator a_time = checked("a duration such as 40ms or 1.2s", [](const std::string& text) {
+    const auto time = config::parse_milliseconds(text);
+    return time.ok() ? Status() : Status(time.error());
+  });
   simulate.add_option("--sites", advice.sites, "with --advise: how many sites")
       ->type_name("N")
       ->check(whole_number(1, 1'000'000))
@@ -134,10 +145,10 @@ void declare_advice(CLI::App& simulate, AdviceOptions& advice) {
       .add_option("--values", advice.values, "with --advise: the model's parameters (default: of the plan's model)")
       ->type_name("N")
       ->check(whole_number(1));
-  with("--up", advice.up, "RATE", "a site's line upwards: 50mbit, 1gbit, 6MB a second");
-  with("--down", advice.down, "RATE", "a site's line downwards");
-  with("--rtt", advice.rtt, "TIME", "there and back: 40ms");
-  with("--step", advice.step, "TIME", "one training step at a site: 1.2s");
+  with("--up", advice.up, "RATE", "a site's line upwards: 50mbit, 1gbit, 6MB a second")->check(a_rate);
+  with("--down", advice.down, "RATE", "a site's line downwards")->check(a_rate);
+  with("--rtt", advice.rtt, "TIME", "there and back: 40ms")->check(a_time);
+  with("--step", advice.step, "TIME", "one training step at a site: 1.2s")->check(a_time);
 }
 
 }  // namespace

@@ -56,13 +56,14 @@ int create(const Io& io, const CreateOptions& options) {
   io.print((file ? "wrote " + options.out : text_member(*token, "token")) + "\n");
   const std::string times = options.uses == 1 ? "once" : fmt::format("{} times", options.uses);
   const bool is_person = options.role == "operator";
+  const std::string advertised = options.role == "aggregator" ? " --advertise HOST:7410" : "";
   io.note(
       fmt::format("{} {}: valid {}, until {}. It is not shown again. At the {}:\n"
                   "  fluvial enroll --token-file FILE{}\n"
                   "To take it back: fluvial token revoke {}\n",
                   options.role, text_member(*token, "name", options.name), times,
                   format_time(text_member(*token, "expires_at")), is_person ? "operator's machine" : options.role,
-                  is_person ? "" : " --data-dir /var/lib/fluvial", text_member(*token, "id")));
+                  is_person ? "" : " --data-dir /var/lib/fluvial" + advertised, text_member(*token, "id")));
   return kDone;
 }
 
