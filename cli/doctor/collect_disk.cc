@@ -159,6 +159,7 @@ FolderFacts collect_folder(const std::string& path) {
   facts.mode = about.st_mode & 07777;
   facts.owner = user_name(about.st_uid);
   facts.writable = ::faccessat(AT_FDCWD, path.c_str(), W_OK | X_OK, AT_EACCESS) == 0;
+  facts.read_only = !facts.writable && errno == EROFS;
   struct statfs type{};
   if (::statfs(path.c_str(), &type) == 0) facts.file_system = name_of_file_system(static_cast<long>(type.f_type));
   struct statvfs room{};

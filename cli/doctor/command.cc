@@ -89,7 +89,7 @@ void add_node_checks(std::vector<Check>& checks, const Subject& subject, const N
       checks.push_back({"aggregators", [subject] { return judge(collect_way_back(subject)); }});
     }
   } else {
-    checks.push_back({"parent", [subject, process] { return judge(collect_parent(subject, process)); }});
+    checks.push_back({"parent", [subject, process] { return judge(collect_parent(subject, process), process); }});
   }
   if (subject.edge) {
     checks.push_back({"workers", [path = subject.edge->worker_socket, answers = process.answers] {

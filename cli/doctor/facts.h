@@ -91,7 +91,8 @@ struct FolderFacts {
   std::string path;
   bool exists = false;
   bool is_folder = false;
-  bool writable = false;  // by this user
+  bool writable = false;   // by this user
+  bool read_only = false;  // the file system, whoever asks
   unsigned mode = 0;
   std::string owner;        // "fluvial"
   std::string user;         // who asks

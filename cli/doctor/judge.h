@@ -37,7 +37,7 @@ Findings judge(const PythonFacts& facts);
 
 // judge_network.cc
 Findings judge(const std::vector<PortFacts>& ports, const ProcessFacts& process);
-Findings judge(const ParentFacts& facts);
+Findings judge(const ParentFacts& facts, const ProcessFacts& process);
 Findings judge(const AdvertisedFacts& facts);
 Findings judge(const WayBackFacts& facts);
 Findings judge(const EnrolmentFacts& facts);

@@ -147,7 +147,7 @@ Findings judge(const std::vector<PortFacts>& ports, const ProcessFacts& process)
   return findings;
 }
 
-Findings judge(const ParentFacts& facts) {
+Findings judge(const ParentFacts& facts, const ProcessFacts& process) {
   Findings findings;
   const auto take = [&findings](const std::string& who, const std::optional<VisitFacts>& visit) {
     if (!visit) return;
@@ -165,6 +165,12 @@ Findings judge(const ParentFacts& facts) {
           "back to itself), try from a child's machine";
     }
     findings.push_back(std::move(own));
+  }
+  const bool is_let_in = facts.coordinator && facts.coordinator->reached.ok();
+  if (is_let_in && process.answers && !process.connected) {
+    findings.push_back({Severity::kWarning,
+                        "the process has no parent, and a visit with the certificate in this folder is let in",
+                        "the process runs with an older certificate: restart it"});
   }
   return findings;
 }

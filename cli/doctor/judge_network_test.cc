@@ -49,7 +49,7 @@ VisitFacts visited(std::optional<Duration> offset = {}) {
 VisitFacts failed(std::string why) {
   return {.address = "fl.example.org:7400", .reached = Error{Code::kUnavailable, "fl.example.org:7400: " + why}};
 }
-Findings judge_coordinator(VisitFacts visit) { return judge(ParentFacts{.coordinator = std::move(visit)}); }
+Findings judge_coordinator(VisitFacts visit) { return judge(ParentFacts{.coordinator = std::move(visit)}, {}); }
 
 TEST(DoctorParent, Reached) {
   EXPECT_THAT(judge_coordinator(visited()), FindsNothing());
@@ -90,9 +90,18 @@ TEST(DoctorParent, ClocksApart) {
 
 TEST(DoctorParent, TheAdvertisedAddressMayBeReachableFromOutsideAlone) {
   ParentFacts facts{.coordinator = visited(), .parent = visited(), .advertised = visited()};
-  EXPECT_THAT(judge(facts), FindsNothing());
+  EXPECT_THAT(judge(facts, {}), FindsNothing());
   facts.advertised = failed("cannot connect: no answer in time");
-  EXPECT_THAT(judge(facts), Finds(kWarning, "this node's advertised address", "advertise"));
+  EXPECT_THAT(judge(facts, {}), Finds(kWarning, "this node's advertised address", "advertise"));
+}
+
+TEST(DoctorParent, AVisitIsLetInWhereTheProcessIsNot) {
+  const ParentFacts facts{.coordinator = visited()};
+  EXPECT_THAT(judge(facts, {.answers = true}), Finds(kWarning, "has no parent", "older certificate: restart it"));
+  EXPECT_THAT(judge(facts, {.answers = true, .connected = true}), FindsNothing());
+  EXPECT_THAT(judge(facts, {.answers = false}), FindsNothing());
+  const ParentFacts shut_out{.coordinator = failed("is on the deny list")};
+  EXPECT_THAT(text_of(judge(shut_out, {.answers = true})), testing::Not(HasSubstr("restart it")));
 }
 
 TEST(DoctorAddress, OfACoordinator) {

@@ -150,6 +150,11 @@ std::optional<Finding> judge_access(const FolderFacts& facts, const Node& node) 
   if (!facts.is_folder) {
     return Finding{Severity::kError, fmt::format("{} is no folder", facts.path), "data_dir must be one"};
   }
+  if (facts.read_only) {
+    return Finding{Severity::kError, fmt::format("folder {}: its file system is mounted read-only", facts.path),
+                   "after errors of the disk the kernel mounts so (dmesg); else mount it with rw, or give a container "
+                   "a volume that may be written"};
+  }
   if (!facts.writable) {
     return Finding{Severity::kError,
                    fmt::format("folder {}: user {} may not write to it (mode {}, owner {})", facts.path, facts.user,

@@ -125,6 +125,14 @@ TEST(DoctorDisk, CannotBeUsed) {
               Finds(kError, "user nobody may not write to it (mode 0750, owner fluvial)", "chown"));
 }
 
+TEST(DoctorDisk, IsReadOnlyWhoeverOwnsIt) {
+  FolderFacts facts = good_folder();
+  facts.writable = false;
+  facts.read_only = true;
+  EXPECT_THAT(judge(facts, kSite), Finds(kError, "mounted read-only", "dmesg"));
+  EXPECT_THAT(text_of(judge(facts, kSite)), testing::Not(HasSubstr("chown")));
+}
+
 TEST(DoctorDisk, Room) {
   FolderFacts facts = good_folder();
   facts.free_bytes = std::uint64_t{500} << 20;
