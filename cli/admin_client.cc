@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <CLI/Error.hpp>
 #include <algorithm>
 #include <boost/json/serialize.hpp>
 
-#include "cli/command.h"
 #include "core/net/http_text.h"
 
 namespace fluvial::cli {
@@ -135,14 +135,20 @@ void add_admin_options(CLI::App& app, AdminOptions& options) {
   app.add_option("--admin", options.admin,
                  "the coordinator's admin API: https://HOST:PORT, for operators with a certificate, or a Unix socket")
       ->type_name("URL")
-      ->envname("FLUVIAL_ADMIN")
-      ->check(checked("https://HOST:PORT (the coordinator's admin_listen), or a socket's path", check_admin_place));
+      ->envname("FLUVIAL_ADMIN");
   app.add_option("--identity", options.identity,
                  "with https: the folder of the operator's key and certificate (default: the only one in "
                  "~/.config/fluvial)")
       ->type_name("DIR")
       ->envname("FLUVIAL_IDENTITY");
   add_socket_options(app, options, "the coordinator's data folder");
+  // Not an option's check: CLI11 makes those for what a variable says in every command, also where it is not used.
+  app.parse_complete_callback([&options] {
+    const std::string where = options.place(config::process_environment());
+    if (where != options.admin || check_admin_place(where).ok()) return;
+    constexpr const char* kExpected = "https://HOST:PORT (the coordinator's admin_listen), or a socket's path";
+    throw CLI::ValidationError("--admin", fmt::format("\"{}\": expected {}", where, kExpected));
+  });
 }
 
 void add_socket_options(CLI::App& app, AdminOptions& options, const std::string& folder_help) {

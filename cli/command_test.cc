@@ -169,6 +169,20 @@ TEST(CommandLine, WhatIsMissingStandsInTheFileThatEnrolmentLeft) {
   EXPECT_THAT(wrong.err, AllOf(HasSubstr("--workers = 'many'"), Not(HasSubstr("is there"))));
 }
 
+TEST(CommandLine, AVariableOfTheAdminApiIsTheMatterOfItsCommandsAlone) {
+  const TemporaryFolder folder;
+  ::setenv("FLUVIAL_ADMIN", "http://fl.example.org:7402", 1);
+  const Ran asked = run({"status"});
+  const Ran elsewhere = run({"status", "--data-dir", folder.path()});
+  const Ran health = run({"health", "--data-dir", folder.path()});
+  ::unsetenv("FLUVIAL_ADMIN");
+  EXPECT_EQ(asked.status, kUsage);
+  EXPECT_THAT(asked.err, HasSubstr("expected https://HOST:PORT"));
+  EXPECT_THAT(elsewhere.err, HasSubstr("no coordinator answers at"));
+  EXPECT_EQ(health.status, kFailed);
+  EXPECT_THAT(health.err, HasSubstr("no process has been started with this data folder"));
+}
+
 TEST(CommandLine, NoCoordinatorIsAFailureThatSaysWhereItLooked) {
   const Ran ran = run({"nodes", "list", "--admin-socket", "/nowhere/admin.sock"});
   EXPECT_EQ(ran.status, kFailed);
