@@ -17,6 +17,7 @@ void SiteContext::stop() {
   stopped.notify_all();
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): its caller waits for it
 net::Awaitable<bool> SiteContext::pause(net::Backoff& backoff) {
   const Status slept = co_await net::with_deadline(stopped.wait(), backoff.next());
   (void)slept.ok();  // the wait is over, or `stopping` is set
