@@ -71,7 +71,8 @@ function(fluvial_room name)
 endfunction()
 
 # fluvial_test(NAME [SEQUENTIAL] SOURCES file... DEPS target... [TIMEOUT seconds]): a GoogleTest executable; every test is
-# one CTest. Its own sources are not optimised (FLUVIAL_TESTS_OPTIMISED): what they test is, and they compile in less than half the time. Without GoogleTest (kernels/ alone can do without) there are no tests. SEQUENTIAL: they have one thread, so that
+# one CTest. Its own sources are not optimised, though what they test is: they compile in less than half the time. Those that
+# compute for long are (FLUVIAL_TESTS_OPTIMISED), and under a sanitizer all. Without GoogleTest (kernels/ alone can do without) there are no tests. SEQUENTIAL: they have one thread, so that
 # the thread sanitizer has nothing to see in them and its build leaves them out.
 function(fluvial_test name)
   cmake_parse_arguments(ARG "SEQUENTIAL" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
@@ -85,7 +86,7 @@ function(fluvial_test name)
   add_executable(${name} ${units})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main fluvial_flags)
   target_include_directories(${name} PRIVATE ${FLUVIAL_ROOT})
-  if(NOT FLUVIAL_TESTS_OPTIMISED)
+  if(NOT FLUVIAL_TESTS_OPTIMISED AND NOT FLUVIAL_SANITIZE)
     target_compile_options(${name} PRIVATE -O0)
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

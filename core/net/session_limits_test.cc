@@ -155,7 +155,7 @@ TEST(SessionLimits, WhoTricklesWhileOthersWaitIsCut) {
   ListenerSettings settings;
   settings.payload_bytes_in_flight_max = kAnnounced;
   settings.payload_bytes_per_member_max = kAnnounced;
-  settings.session.rate_window = milliseconds(200);
+  settings.session.rate_window = milliseconds(500);
   settings.session.min_rate_bytes_per_s = 1'000;
   settings.session.drain_deadline = milliseconds(100);
   TestServer server(threads, settings);
