@@ -78,8 +78,8 @@ v1::MemberChange Members::changed(NodeId child, const v1::MemberChange& change) 
   for (int pass = 0; pass < kDepthMax && !left.empty(); ++pass) {
     std::erase_if(left, [&](const v1::Member* member) {
       if (!may_bring(child, *member)) return false;
-      below_[NodeId(member->node())] = {known_of(*member), child};
-      *holds.add_up() = below_[NodeId(member->node())].member;
+      const Below& below = below_[NodeId(member->node())] = {known_of(*member), child};
+      *holds.add_up() = below.member;
       return true;
     });
   }

@@ -130,13 +130,15 @@ net::Awaitable<void> write_events(Context* admin, std::string run_text, Result<s
     (void)told;
     co_return;
   }
+  // Asked before the rounds are: a run that is over by then has no round that comes later, and what happens from here
+  // on the watcher has.
+  Result<std::vector<std::string>> now = co_await net::run_on(admin->runtime.strand, state_now(admin, &replayed));
   for (bool more = true; more;) {
     Result<std::vector<std::string>> lines = co_await net::run_on(admin->runtime.strand, replay(admin, &replayed));
     more = !lines.ok() || !lines->empty();
     const bool written = co_await write_all(out, std::move(lines));
     if (!written) co_return;
   }
-  Result<std::vector<std::string>> now = co_await net::run_on(admin->runtime.strand, state_now(admin, &replayed));
   bool goes_on = co_await write_all(out, std::move(now));
   for (bool ended = replayed.ended; goes_on && !ended;) {
     std::vector<std::string> lines;

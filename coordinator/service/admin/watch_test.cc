@@ -42,7 +42,10 @@ class WatchTest : public ApiTest {
     for (std::uint64_t round = 1; round <= kCommitted; ++round) commit(round);
     begin();
   }
-  void end_run() { EXPECT_TRUE(journal_->set_run_status(run_, store::RunStatus::kDone, "").ok()); }
+  void end_run() {
+    EXPECT_TRUE(journal_->set_run_status(run_, store::RunStatus::kDone, "").ok());
+    test_.on_strand([this] { report_->status_told(run_, RunStatus::kDone, ""); });
+  }
   void commit(std::uint64_t round) {
     EXPECT_TRUE(journal_->open_attempt({run_, RoundId(round), AttemptId(1), Epoch(1), {}, 30, {}}).ok());
     store::CommitRow row;
@@ -97,6 +100,8 @@ TEST_F(WatchTest, AWatchIsGivenItsRoundsInPages) {
   std::string last;
   for (std::uint64_t round = 2; round <= kCommitted + 1; ++round) last = reader->take();
   EXPECT_THAT(last, HasSubstr("\"round\":151,"));
+  EXPECT_THAT(reader->take(), HasSubstr("\"running\"")) << "as it was when it was asked for";
+  EXPECT_THAT(reader->take(), HasSubstr("\"done\""));
 }
 
 }  // namespace
