@@ -13,10 +13,11 @@
 #include "cli/format.h"
 #include "cli/json.h"
 #include "cli/local_run.h"
-#include "cli/plan_forms.h"
 #include "cli/table.h"
 #include "core/aggregate/down.h"
 #include "core/aggregate/plan_codec.h"
+#include "core/aggregate/plan_forms.h"
+#include "core/aggregate/shapes.h"
 #include "core/config/plan_file.h"
 #include "core/config/settings.h"
 #include "core/store/safetensors.h"
@@ -153,7 +154,7 @@ json::object to_json(const AdvisedRound& round) {
 }
 
 Result<AdviceQuestion> question_of(const AdviceOptions& options, store::FileSystem& files) {
-  FLUVIAL_ASSIGN(const config::PlanFile file, config::load_plan(options.plan, check_plan_forms));
+  FLUVIAL_ASSIGN(const config::PlanFile file, config::load_plan(options.plan, aggregate::check_plan_forms));
   AdviceQuestion question{.values = options.values, .sites = options.sites};
   if (question.values == 0) {
     if (file.model.empty()) {

@@ -10,7 +10,7 @@
 #include "cli/bench_test_checks.h"
 #include "cli/bench_test_support.h"
 #include "cli/bench_update.h"
-#include "cli/plan_forms.h"
+#include "core/aggregate/plan_forms.h"
 
 namespace fluvial::cli {
 namespace {
@@ -21,7 +21,7 @@ constexpr std::size_t kNobody = 99;
 round::Plan plan_with(const std::string& codec) {
   round::Plan plan;
   plan.codec = codec;
-  suit_optimizer(&plan);
+  aggregate::suit_optimizer(&plan);
   plan.chunk_values = 1'000;  // with blocks that end within a chunk, and chunks whose codes end within a word
   plan.seed = 5;
   return plan;

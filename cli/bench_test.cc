@@ -7,7 +7,7 @@
 #include "cli/bench_audit.h"
 #include "cli/bench_test_support.h"
 #include "cli/bench_update.h"
-#include "cli/plan_forms.h"
+#include "core/aggregate/plan_forms.h"
 
 namespace fluvial::cli {
 namespace {
@@ -16,7 +16,7 @@ class AuditTest : public ::testing::TestWithParam<const char*> {
  protected:
   AuditTest() {
     plan_.codec = GetParam();
-    suit_optimizer(&plan_);
+    aggregate::suit_optimizer(&plan_);
     plan_.chunk_values = 2'048;
     base_.resize(kParams);
     fill_model(kSeed, base_);

@@ -13,12 +13,12 @@
 #include "cli/format.h"
 #include "cli/local_federation.h"
 #include "cli/local_run.h"
-#include "cli/plan_forms.h"
 #include "cli/table.h"
 #include "cli/work_folder.h"
 #include "core/aggregate/down.h"
 #include "core/aggregate/down_forms.h"
 #include "core/aggregate/plan_codec.h"
+#include "core/aggregate/plan_forms.h"
 #include "core/digest/sha256.h"
 #include "core/store/safetensors.h"
 #include "kernels/codec.h"
@@ -56,7 +56,7 @@ round::Plan plan_of(const TreeOptions& options) {
   plan.name = "bench";
   plan.rounds = options.rounds;
   plan.codec = options.codec;
-  suit_optimizer(&plan);
+  aggregate::suit_optimizer(&plan);
   plan.down = options.down;
   if (options.late_is_next) plan.late = "next";
   plan.participants_min = plan.quorum = options.shape.sites;

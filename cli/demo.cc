@@ -13,11 +13,11 @@
 #include "cli/disturbed_run.h"
 #include "cli/format.h"
 #include "cli/local_run.h"
-#include "cli/plan_forms.h"
 #include "cli/round_view.h"
 #include "core/aggregate/down.h"
 #include "core/aggregate/down_forms.h"
 #include "core/aggregate/plan_codec.h"
+#include "core/aggregate/plan_forms.h"
 #include "core/aggregate/plan_notes.h"
 #include "core/store/file_system.h"
 #include "kernels/codec.h"
@@ -39,7 +39,7 @@ round::Plan plan_of(const DemoOptions& options) {
   plan.participants_min = options.shape.sites;
   plan.quorum = (options.shape.sites + 1) / 2;
   plan.seed = options.seed;
-  if (!suit_optimizer(&plan) && options.server_momentum > 0) {
+  if (!aggregate::suit_optimizer(&plan) && options.server_momentum > 0) {
     plan.optimizer.kind = round::Optimizer::kFedAvgM;
     plan.optimizer.momentum = options.server_momentum;
   }
@@ -271,7 +271,7 @@ void suit(const CLI::App& demo, DemoOptions& options) {
   }
   round::Plan plan;
   plan.codec = options.codec;
-  if (!suit_optimizer(&plan)) return;
+  if (!aggregate::suit_optimizer(&plan)) return;
   unless_given("--server-learning-rate", options.server_learning_rate, 0.05);
   unless_given("--server-momentum", options.server_momentum, 0.0);
 }

@@ -9,10 +9,10 @@
 #include "cli/admin_client.h"
 #include "cli/command.h"
 #include "cli/format.h"
-#include "cli/plan_forms.h"
 #include "cli/run_watch.h"
 #include "cli/table.h"
 #include "cli/waits.h"
+#include "core/aggregate/plan_forms.h"
 #include "core/config/plan_file.h"
 #include "core/store/file_system.h"
 #include "core/store/plan_json.h"
@@ -36,7 +36,7 @@ struct RunOptions : AdminOptions {
 };
 
 Result<json::object> start_request(const StartOptions& options) {
-  FLUVIAL_ASSIGN(const config::PlanFile file, config::load_plan(options.plan, check_plan_forms));
+  FLUVIAL_ASSIGN(const config::PlanFile file, config::load_plan(options.plan, aggregate::check_plan_forms));
   FLUVIAL_ASSIGN(json::value plan, parse_json(store::plan_to_json(file.plan), "the plan"));
   if (!file.names_participants_min)
     plan.as_object().erase("participants.min");  // the coordinator knows who is enrolled

@@ -13,8 +13,8 @@
 #include <random>
 
 #include "cli/bench_update.h"
-#include "cli/plan_forms.h"
 #include "core/aggregate/plan_codec.h"
+#include "core/aggregate/plan_forms.h"
 #include "core/base/rng.h"
 #include "kernels/codec.h"
 
@@ -114,7 +114,7 @@ void take_codec(const Options& options, const std::string& codec, const std::str
   plan.optimizer = round::parse_server_optimizer(options.optimizer.empty() ? optimizer : options.optimizer).value();
   if (aggregate::check_codec_fits(plan).ok()) return;
   if (options.optimizer.empty()) {
-    cli::suit_optimizer(&plan);
+    aggregate::suit_optimizer(&plan);
   } else if (options.codec.empty()) {
     plan.codec = plan.optimizer.kind == round::Optimizer::kOnebitAdam ? kCodecs.back() : kCodecs.front();
   }

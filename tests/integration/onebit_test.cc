@@ -2,7 +2,7 @@
 // momentum counts once, and models are those of the independent loop, bit for bit.
 #include <gmock/gmock.h>
 
-#include "cli/plan_forms.h"
+#include "core/aggregate/plan_forms.h"
 #include "tests/integration/harness.h"
 
 namespace fluvial::integration {
@@ -16,7 +16,7 @@ class OnebitTest : public FederationTest {
   round::Plan onebit_plan(std::uint64_t rounds) {
     round::Plan wanted = plan(rounds);
     wanted.codec = "onebit_adam:freeze=2";
-    EXPECT_TRUE(cli::suit_optimizer(&wanted));
+    EXPECT_TRUE(aggregate::suit_optimizer(&wanted));
     wanted.chunk_values = 1'000;
     return wanted;
   }

@@ -1,8 +1,8 @@
-#include "cli/plan_forms.h"
+#include "core/aggregate/plan_forms.h"
 
 #include <gtest/gtest.h>
 
-namespace fluvial::cli {
+namespace fluvial::aggregate {
 namespace {
 
 TEST(PlanForms, AskForTheOptimizerThatGoesWithTheCodec) {
@@ -34,4 +34,4 @@ TEST(PlanForms, WhoWritesAPlanHearsWhatCannotBeMeant) {
 }
 
 }  // namespace
-}  // namespace fluvial::cli
+}  // namespace fluvial::aggregate

@@ -1,4 +1,4 @@
-#include "cli/plan_forms.h"
+#include "core/aggregate/plan_forms.h"
 
 #include <fmt/format.h>
 
@@ -7,16 +7,16 @@
 #include "core/round/plan_written.h"
 #include "kernels/codec.h"
 
-namespace fluvial::cli {
+namespace fluvial::aggregate {
 
 Status check_plan_forms(const round::Plan& plan) {
-  const Result<std::string> codec = aggregate::check_plan_codec(plan.codec);
+  const Result<std::string> codec = check_plan_codec(plan.codec);
   if (!codec.ok()) {
     return Error{Code::kInvalidArgument, fmt::format("codec = '{}': {}", plan.codec, codec.error().message)};
   }
-  FLUVIAL_TRY(aggregate::check_codec_fits(plan));
+  FLUVIAL_TRY(check_codec_fits(plan));
   FLUVIAL_TRY(round::check_written_plan(plan));
-  const Result<aggregate::Down> down = aggregate::parse_down(plan.down);
+  const Result<Down> down = parse_down(plan.down);
   if (down.ok()) return {};
   return Error{Code::kInvalidArgument, fmt::format("down = {}", down.error().message)};
 }
@@ -28,4 +28,4 @@ bool suit_optimizer(round::Plan* plan) {
   return true;
 }
 
-}  // namespace fluvial::cli
+}  // namespace fluvial::aggregate
