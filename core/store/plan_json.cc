@@ -179,6 +179,15 @@ std::string plan_to_json(const Plan& plan) {
   return json::serialize(object);
 }
 
+std::string plan_as_written(const Plan& plan) {
+  json::object object;
+  visit_plan(plan, [&](const PlanKey& key, const auto& field) {
+    if (key.name == "optimizer.momentum" && !round::has_momentum(plan.optimizer.kind)) return;
+    object[view(key.name)] = write(field);
+  });
+  return json::serialize(object);
+}
+
 Result<Plan> plan_from_json(std::string_view text) {
   FLUVIAL_ASSIGN(const json::value parsed, parse_json(text, "plan"));
   const json::object* object = parsed.if_object();

@@ -12,6 +12,9 @@
 namespace fluvial::store {
 
 std::string plan_to_json(const round::Plan& plan);
+// The same for people, and to make another plan of: without the keys that a plan file may not have beside the others,
+// which are a momentum where the optimizer has none.
+std::string plan_as_written(const round::Plan& plan);
 // Keys that are absent keep their defaults. kInvalidArgument; check_plan() has passed when it returns a plan.
 Result<round::Plan> plan_from_json(std::string_view json);
 

@@ -43,6 +43,15 @@ TEST(PlanJson, TextIsFixed) {
   EXPECT_EQ(plan_from_json(R"({"name":"a","seed":18446744073709551615})")->seed, ~std::uint64_t{0});
 }
 
+TEST(PlanJson, AsWrittenItHasNoMomentumOfAnOptimizerWithoutOne) {
+  round::Plan plan;
+  plan.name = "a";
+  EXPECT_EQ(plan_as_written(plan).find("momentum"), std::string::npos);
+  EXPECT_EQ(plan_from_json(plan_as_written(plan)).value(), plan);
+  plan.optimizer = round::ServerOptimizer::of(round::Optimizer::kFedAvgM);
+  EXPECT_EQ(plan_as_written(plan), plan_to_json(plan));
+}
+
 TEST(PlanJson, KeepsEveryNumberToItsLastBit) {
   round::Plan plan = round::unusual_plan();
   for (const double value : {0.1 + 0.2, 1.0 / 3, 123456789.123456789, 6148914691236517205.0, 1.7976931348623157e308,

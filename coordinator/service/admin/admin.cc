@@ -21,8 +21,9 @@ constexpr Duration kLookForUploads = std::chrono::minutes(1);
 }  // namespace
 
 void admin::add_all(Router& router) {
-  for (const auto add : {add_status, add_nodes, add_tokens, add_runs, add_timeline, add_watch, add_rounds, add_models,
-                         add_backup, add_events, add_page, add_audit, add_authority, add_operators, add_uploads}) {
+  for (const auto add :
+       {add_status, add_nodes, add_tokens, add_plans, add_runs, add_timeline, add_watch, add_rounds, add_models,
+        add_backup, add_events, add_page, add_audit, add_authority, add_operators, add_uploads}) {
     add(router);
   }
 }

@@ -11,6 +11,7 @@ namespace fluvial::coordinator::admin {
 void add_status(Router& router);
 void add_nodes(Router& router);
 void add_tokens(Router& router);
+void add_plans(Router& router);
 void add_runs(Router& router);
 void add_rounds(Router& router);
 void add_timeline(Router& router);

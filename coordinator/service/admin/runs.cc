@@ -75,7 +75,7 @@ net::Awaitable<Reply> show_run(Context* admin, Call call) {
     FLUVIAL_ASSIGN(row, admin->journal.run(*run));
     FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, admin->journal.last_commit(row.id));
     json::object object = run_object(row, last ? last->record.round : RoundId(0));
-    object["plan"] = json::parse(store::plan_to_json(row.plan));
+    object["plan"] = json::parse(store::plan_as_written(row.plan));
     object["schema"] = json::parse(store::schema_to_json(row.schema));
     return object;
   });
