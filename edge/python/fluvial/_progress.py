@@ -1,4 +1,4 @@
-"""What a worker says while it waits: on a terminal a line that counts (tqdm, where it is installed), else a line now and then.
+"""What is said while somebody waits. For rounds, a line for each that is committed. By a worker: on a terminal a line that counts (tqdm, where it is installed), else a line now and then.
 
 FLUVIAL_PROGRESS=off, or fluvial.progress(False): nothing. FLUVIAL_PROGRESS=lines: whole lines, on a terminal too.
 """
@@ -89,6 +89,22 @@ class Waiting:
         if self._bar is None:
             self._bar = _bar(text)
         self._bar.refresh()
+
+
+class RoundLines:
+    """Prints a line for each round that was committed since it last looked, or for each `every`-th."""
+
+    def __init__(self, admin: Any, run: int, every: int = 1) -> None:
+        self._admin, self._run, self._every, self._next = admin, run, every, 1
+
+    def print_new(self) -> None:
+        for round in self._admin.rounds(self._run, self._next):
+            self._next = round["round"] + 1
+            if round["round"] % self._every:
+                continue
+            metrics = {**round["metrics"], **round["evaluation"]}
+            words = "".join(f"  {name} {value:.4g}" for name, value in metrics.items())
+            print(f"round {round['round']}: {len(round['contributors'])} sites{words}  {round['seconds']:.2f} s", flush=True)
 
 
 class _PlainBar:

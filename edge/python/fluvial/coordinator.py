@@ -1,11 +1,13 @@
 """A federation as whoever runs it sees it: runs, rounds, what workers reported, models.
 
     federation = fluvial.admin("/var/lib/fluvial/admin.sock")
-    federation.wait("digits")                          # RunFailed when it is paused or stopped
-    for round in federation.rounds("digits"):
+    run = federation.start_run({"name": "digits", "rounds": 20, "codec": "int8"}, model)
+    federation.wait(run, progress=True)                # a line a round; RunFailed, with the reason, when it is paused or stopped
+    for round in federation.rounds(run):
         print(round["round"], round["metrics"]["loss"], round["evaluation"].get("test_accuracy"))
-    federation.rounds("digits").frame()                # where pandas is there
-    federation.model("digits", federation.best("test_accuracy", "max", "digits")["round"])
+    federation.rounds(run).frame()                     # where pandas is there
+    best = federation.best("test_accuracy", "max", run)["round"]
+    fluvial.load_arrays(model, federation.model(run, best))
 
 On the coordinator's machine it goes over the admin socket; from elsewhere over mutual TLS, with the folder of an operator's
 certificate: fluvial.admin("https://coordinator.example:7402", identity="~/fluvial-operator"). What is a dict here is the
@@ -18,20 +20,26 @@ import contextlib
 import json
 import operator
 import os
+import re
 import tempfile
 import time
+import warnings
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Union
 
 import numpy as np
 
 from . import _http, files
+from ._progress import RoundLines
+from ._start import Plan, StartedRun, model_file, plan_source
 from .errors import CoordinatorRefused, CoordinatorUnavailable, FluvialError, RunFailed, UnknownRun
+from .selection import Only
 
 _DEFAULT_SOCKETS = ("/run/fluvial/admin.sock", "/var/lib/fluvial/admin.sock", "~/fluvial/admin.sock")
 _LIMIT = 10_000  # rounds in one answer
 _WATCH_SILENCE_SECONDS = 60.0  # a watched run says something every 15 s
 _LOOK_SECONDS = (0.02, 0.5, 3.0)  # the first pause between two looks, the longest, the longest from another machine
 _PART_BYTES = 1 << 20  # of a model on its way to the coordinator
+_START_SECONDS = 600.0  # it reads the model, checks it and writes it down
 RunId = Union[int, str]
 
 
@@ -153,6 +161,47 @@ class Admin:
 
     # ---- what is done ----------------------------------------------------------------------------------------------
 
+    def start_run(
+        self,
+        plan: Plan,
+        model: Any = None,
+        *,
+        only: Only = None,
+        continues: Optional[RunId] = None,
+        keep_optimizer: bool = False,
+    ) -> StartedRun:
+        """Starts a run as a plan says, from a model or from another run's; gives its number, with `name` and `notes`.
+
+        plan: the path of a plan.toml, its text, or a mapping: {"name": "digits", "rounds": 20, "participants": {"quorum": 3}}. So
+        another run's plan is one: {**federation.run("digits")["plan"], "name": "again", "optimizer.learning_rate": 0.5}.
+        model: a module, a state dict, a mapping of arrays, or the path of a model file or an .npz; by default the file that the
+        plan names. It is sent to the coordinator, which opens no file of yours. only: some of its tensors.
+        continues: a run whose last model is taken, or whose schema `model` has. keep_optimizer: with the state of its server
+        optimizer.
+
+        UserWarning: what the coordinator notes of a plan that may learn badly. CoordinatorRefused: the plan is wrong, with the
+        line and key; or another run is active.
+        """
+        started = self._start(plan, model, only, continues, keep_optimizer)
+        for note in started.notes:
+            warnings.warn(note, stacklevel=2)
+        return started
+
+    def check_plan(self, plan: Plan) -> Dict[str, Any]:
+        """What start_run() would make of a plan: all its keys as "plan", the file that it names as "model" (or ""), "notes".
+
+        CoordinatorRefused: it is wrong, with the line and key. Nothing is started.
+        """
+        text, name, folder = plan_source(plan)
+        try:
+            checked = self._post("/v1/plans/check", {"toml": text, "file": name})
+        except CoordinatorRefused as error:
+            if isinstance(plan, Mapping):  # whose lines nobody wrote
+                raise CoordinatorRefused(re.sub(r"\bplan:\d+: ", "plan: ", str(error))) from None
+            raise
+        checked["model"] = checked["model"] and os.path.join(folder, checked["model"])
+        return checked
+
     def stop(self, run: RunId = "latest", reason: str = "") -> None:
         """Ends the run for good, after what it has committed; `reason` is what the run then says."""
         self._command(run, "stop", reason)
@@ -175,18 +224,27 @@ class Admin:
             yield event
 
     def wait(
-        self, run: RunId = "latest", *, timeout_s: Optional[float] = None, check: Callable[[], None] = lambda: None
+        self,
+        run: RunId = "latest",
+        *,
+        timeout_s: Optional[float] = None,
+        progress: int = False,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         """Until the run is done. RunFailed, with the reason, when it is stopped or paused. TimeoutError after `timeout_s`.
 
+        progress: print a line a round (10: each tenth) as they are committed, with what workers reported.
         check: called meanwhile, at least each half a second on the coordinator's machine; what it raises ends the wait.
         """
         end = None if timeout_s is None else time.monotonic() + timeout_s
         number = self.number(run)
         pause, here_max, remote_max = _LOOK_SECONDS
         pause_max = remote_max if self._is_remote else here_max
+        lines = RoundLines(self, number, int(progress)) if progress else None
         while True:
             now = self._get(f"/v1/runs/{number}")
+            if lines is not None:
+                lines.print_new()
             if now["status"] == "done":
                 return
             if now["status"] in ("paused", "stopped"):
@@ -229,7 +287,7 @@ class Admin:
             round = about["committed"]
         model = self._get(f"/v1/models/{number}/{round}")["path"]
         plan = _evaluation_plan(about["plan"], f"{about['name']}-evaluation")
-        started = self._post("/v1/runs", {"plan": plan, **self._as_start(number, round, model)})["run"]
+        started = self._begin({"plan": plan, **self._as_start(number, round, model)})["run"]
         try:
             self.wait(started, timeout_s=timeout_s, check=check)
         except BaseException as error:  # Ctrl-C, too: while this run is active, no other one starts
@@ -265,13 +323,37 @@ class Admin:
         """A kept model as what another run begins with: its file there, or over the network a copy on its way back."""
         if not self._is_remote:
             return {"model": path}
+        return {"upload": self._upload(self._model_parts(path, f"/v1/models/{run}/{round}/read"))}
+
+    def _start(
+        self, plan: Plan, model: Any, only: Only, continues: Optional[RunId], keep_optimizer: bool
+    ) -> StartedRun:
+        checked = self.check_plan(plan)
+        request: Dict[str, Any] = {"plan": checked["plan"]}
+        if continues is not None:
+            request.update({"continue": self.number(continues), "keep_optimizer": keep_optimizer})
+        elif model is None:
+            model = checked["model"] or None
+            if model is None:
+                raise ValueError("the plan names no model: give one, or a run to continue (continues=...)")
+        if model is not None:
+            with model_file(model, only) as path, open(path, "rb") as file:
+                request["upload"] = self._upload(iter(lambda: file.read(_PART_BYTES), b""))
+        started = self._begin(request)
+        return StartedRun(started["run"], checked["plan"]["name"], started["notes"])
+
+    def _begin(self, request: Mapping[str, Any]) -> Any:
+        return json.loads(self._request("POST", "/v1/runs", request, _START_SECONDS))
+
+    def _upload(self, parts: Iterable[bytes]) -> str:
+        """Sends a model's file, of which a run may begin; gives its name there."""
         upload, sent = self._post("/v1/uploads", {})["upload"], 0
-        for part in self._model_parts(path, f"/v1/models/{run}/{round}/read"):
+        for part in parts:
             for begin in range(0, len(part), _PART_BYTES):
                 some = part[begin : begin + _PART_BYTES]
                 self._request("PUT", f"/v1/uploads/{upload}?from={sent}", some)
                 sent += len(some)
-        return {"upload": upload}
+        return upload
 
     def _model_parts(self, path: str, read: str) -> Iterator[bytes]:
         if not self._is_remote:
@@ -298,8 +380,8 @@ class Admin:
     def _post(self, path: str, body: Any) -> Any:
         return json.loads(self._request("POST", path, body))
 
-    def _request(self, method: str, path: str, body: Any = None) -> bytes:
-        with _http.request(self._connect, method, path, body) as answer:
+    def _request(self, method: str, path: str, body: Any = None, silence_s: Optional[float] = None) -> bytes:
+        with _http.request(self._connect, method, path, body, silence_s) as answer:
             data = answer.read()
         _check(answer.status, data)
         return data

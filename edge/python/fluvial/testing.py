@@ -30,7 +30,7 @@ import numpy as np
 
 from . import files, site
 from ._crew import Crew, CrewProcess, raise_open_files
-from ._toml import plan_text
+from ._start import StartedRun
 from .coordinator import Admin, Rows, RunId
 from .errors import CoordinatorRefused, FederationFailed, UnknownRun
 from .round import Round
@@ -213,10 +213,10 @@ class LocalFederation(contextlib.AbstractContextManager):
         participants: Optional[int] = None,
         worker: Optional[Mapping[str, Any]] = None,
         plan: Optional[Mapping[str, Any]] = None,
-    ) -> int:
-        """Starts a run from `model` (a module, a state dict, a mapping of arrays), or of `only` some of its tensors.
+    ) -> StartedRun:
+        """Starts a run from `model` (a module, a state dict, a mapping of arrays, a file), or of `only` some of its tensors.
 
-        Returns the run's number. continues: a run of this federation, in place of a model: from its last model, with
+        Returns the run's number, as Admin.start_run, which has a whole plan in place of these. continues: a run of this federation, in place of a model: from its last model, with
         `keep_optimizer` also from the state of its server optimizer.
 
         `codec` is how updates travel, `down` how the model does: "delta:int8" sends its difference from the one before.
@@ -229,42 +229,31 @@ class LocalFederation(contextlib.AbstractContextManager):
         "learning_rate": {"start": 0.1, "decay": 0.99}}.
         """
         count = len(self.sites) if participants is None else participants
-        tables: Dict[str, Dict[str, Any]] = {
-            "participants": {"min": count},
-            "optimizer": {"name": optimizer},
+        asked: Dict[str, Any] = {
+            "name": name,
+            "rounds": rounds,
+            "local_steps": local_steps,
+            "models_kept": min(100 if rounds is None else rounds, 100) + 1,
+            "codec": codec,
+            "down": down,
+            "optimizer.name": optimizer,
+            "participants.min": count,
             "worker": dict(worker or {}),
         }
         if (plan or {}).get("mode") != "async":  # whose windows would all wait for the slowest site
-            tables["participants"]["quorum"] = count
-        further: Dict[str, Any] = {}
+            asked["participants.quorum"] = count
         for key, value in (plan or {}).items():
             if isinstance(value, Mapping):
-                tables.setdefault(key, {}).update(value)
+                asked.update({f"{key}.{name}": one for name, one in value.items()})
             else:
-                further[key] = value
-        with tempfile.TemporaryDirectory(prefix="fluvial-run-") as folder:
-            start: List[str] = []
-            if continues is None:
-                start = ["--model", os.path.join(folder, "initial.safetensors")]
-                files.save_model(start[1], model, only=only)
-            else:
-                start = ["--continue", str(self.admin.number(continues))] + ["--keep-optimizer"] * keep_optimizer
-            head = {
-                "name": name,
-                "rounds": rounds,
-                "local_steps": local_steps,
-                "models_kept": min(100 if rounds is None else rounds, 100) + 1,
-                "codec": codec,
-                "down": down,
-                **further,
-            }
-            path = os.path.join(folder, "plan.toml")
-            with open(path, "w", encoding="utf-8") as out:
-                out.write(plan_text(head, tables))
-            started = json.loads(self._fluvial("run", "start", path, *start, "--json"))
-        for note in started.get("notes", []):
+                asked[key] = value
+        try:
+            started = self.admin._start(asked, model, only, continues, keep_optimizer)
+        except CoordinatorRefused as error:
+            raise FederationFailed(f"the run was not started: {error}") from error
+        for note in started.notes:
             warnings.warn(note, stacklevel=2)
-        return int(started["run"])
+        return started
 
     def wait(self, run: RunId, *, timeout_s: Optional[float] = None, progress: int = False) -> None:
         """Until the run has ended. FederationFailed says why when it was paused or stopped before its last round.
@@ -279,19 +268,14 @@ class LocalFederation(contextlib.AbstractContextManager):
         """
         self._left.clear()
         number = self.admin.number(run)
-        told = RoundLines(self.admin, number, int(progress)) if progress else None
 
         def look() -> None:
             self._check()
             self._check_ended(number)
-            if told is not None:
-                told.print_new()
 
         self._check()
-        self.admin.wait(number, timeout_s=timeout_s, check=look)
+        self.admin.wait(number, timeout_s=timeout_s, progress=progress, check=look)
         self._started = [(where, works) for where, works in self._started if works()]  # the others were of this run
-        if told is not None:
-            told.print_new()
         self._check()
 
     def join(self, timeout_s: float = _STOP_SECONDS) -> None:
@@ -426,22 +410,6 @@ class LocalFederation(contextlib.AbstractContextManager):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class RoundLines:
-    """Prints a line for each round that was committed since it last looked, or for each `every`-th."""
-
-    def __init__(self, admin: Admin, run: int, every: int = 1) -> None:
-        self._admin, self._run, self._every, self._next = admin, run, every, 1
-
-    def print_new(self) -> None:
-        for round in self._admin.rounds(self._run, self._next):
-            self._next = round["round"] + 1
-            if round["round"] % self._every:
-                continue
-            metrics = {**round["metrics"], **round["evaluation"]}
-            words = "".join(f"  {name} {value:.4g}" for name, value in metrics.items())
-            print(f"round {round['round']}: {len(round['contributors'])} sites{words}  {round['seconds']:.2f} s", flush=True)
 
 
 def _end_of(log: str) -> str:

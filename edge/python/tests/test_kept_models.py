@@ -61,5 +61,5 @@ def test_the_commands(small):
 
 
 def test_a_plan_names_its_metric(small):
-    with pytest.raises(fluvial.FederationFailed, match=r"plan.toml:\d+: models_kept_best = 'two words': expected a metric"):
+    with pytest.raises(fluvial.FederationFailed, match="plan: models_kept_best = 'two words': expected a metric"):
         small.start_run("kept", {"w": np.zeros(4, np.float32)}, plan={"models_kept_best": "two words"})

@@ -84,10 +84,12 @@ def test_what_no_plan_can_have_is_named(small, wrong, error, message):
 
 
 def test_the_text_of_a_plan():
-    head = {"name": 'a "b"', "rounds": np.int64(3)}
-    text = plan_text(head, {"worker": {"lr": {"start": 0.1, "decay": np.float64(0.5)}, "names": ("a", "b")}, "empty": {}})
-    assert text.splitlines() == [
-        '"name" = "a \\"b\\""', '"rounds" = 3', "", "[worker]", '"lr" = {start = 0.1, decay = 0.5}', '"names" = ["a", "b"]'
+    plan = {"worker": {"lr": {"start": 0.1, "decay": np.float64(0.5)}, "names": ("a", "b")}, "name": 'a "b"', "empty": {}}
+    plan.update({"optimizer.name": "mean", "seed": 2**64 - 1, "optimizer": {"name": "fedavg"}, "rounds": np.int64(3)})
+    assert plan_text(plan).splitlines() == [
+        '"name" = "a \\"b\\""', '"seed" = "18446744073709551615"', '"rounds" = 3',
+        "", '["worker"]', '"lr" = {start = 0.1, decay = 0.5}', '"names" = ["a", "b"]',
+        "", '["optimizer"]', '"name" = "fedavg"',
     ]
 
 

@@ -46,6 +46,20 @@ def test_rounds_models_and_evaluation_from_another_machine(network, tmp_path):
     local.join()
 
 
+def test_a_run_is_started_from_another_machine(network):
+    local, operator = network
+    plan = {"name": "begun", "rounds": 2}
+    with pytest.raises(fluvial.CoordinatorRefused, match="403"):
+        operator("anna").start_run(plan, {"w": np.zeros(2, np.float32)})
+    assert operator("anna").check_plan(plan)["plan"]["rounds"] == 2
+    model = {"w": np.arange(700_000, dtype=np.float32)}  # longer than a part
+    run = operator("bert").start_run(plan, model)
+    np.testing.assert_array_equal(operator("bert").model(run, 0)["w"], model["w"])
+    operator("bert").stop(run)
+    with pytest.raises(fluvial.CoordinatorRefused, match="tensor 'v' stands where tensor 'w' is expected"):
+        operator("bert").start_run(plan, {"v": model["w"]}, continues=run)
+
+
 def test_a_reader_looks_and_changes_nothing(network):
     local, operator = network
     reader = operator("anna")
