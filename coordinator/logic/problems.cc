@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "core/base/clock_limits.h"
+
 namespace fluvial::coordinator {
 namespace {
 
@@ -187,7 +189,7 @@ class Finder {
   }
 
   void clock(const MemberFacts& member) {
-    if (!member.wall_offset || std::chrono::abs(*member.wall_offset) <= kClocksApart) return;
+    if (!member.wall_offset || std::chrono::abs(*member.wall_offset) <= kWallClocksApart) return;
     const auto seconds = duration_cast<std::chrono::seconds>(std::chrono::abs(*member.wall_offset)).count();
     add(Severity::kWarning,
         "the clock of " + member.name + " is " + std::to_string(seconds) + " s " +

@@ -22,7 +22,6 @@ inline constexpr Duration kCertificateError = std::chrono::hours(24 * 2);
 // Of what is left of the authority: a person renews it, perhaps one of another department. It may live for millennia.
 inline constexpr std::chrono::milliseconds kAuthorityWarning = std::chrono::hours(24 * 60);
 inline constexpr std::chrono::milliseconds kAuthorityError = std::chrono::hours(24 * 14);
-inline constexpr Duration kClocksApart = std::chrono::seconds(5);
 inline constexpr double kStagingWarning = 0.9;  // of the budget
 
 struct MemberFacts {

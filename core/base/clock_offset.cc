@@ -2,17 +2,18 @@
 
 #include <algorithm>
 
+#include "core/base/clock_limits.h"
+
 namespace fluvial {
 namespace {
 
-// Beyond it nothing is added up any more: some 36 years either way, far from where Duration ends.
-constexpr Duration kFarthest{std::int64_t{1} << 60};
-
-bool is_near(TimePoint time) { return time.time_since_epoch() >= -kFarthest && time.time_since_epoch() <= kFarthest; }
+bool is_near(TimePoint time) {
+  return time.time_since_epoch() >= -kClockFarthest && time.time_since_epoch() <= kClockFarthest;
+}
 
 bool is_usable(const ClockSample& sample) {
-  constexpr WallTime kEarliest{std::chrono::duration_cast<std::chrono::milliseconds>(-2 * kFarthest)};
-  constexpr WallTime kLatest{std::chrono::duration_cast<std::chrono::milliseconds>(2 * kFarthest)};
+  constexpr WallTime kEarliest{std::chrono::duration_cast<std::chrono::milliseconds>(-2 * kClockFarthest)};
+  constexpr WallTime kLatest{std::chrono::duration_cast<std::chrono::milliseconds>(2 * kClockFarthest)};
   for (const TimePoint time : {sample.asked, sample.received, sample.sent, sample.answered}) {
     if (!is_near(time)) return false;
   }

@@ -4,6 +4,7 @@
 #include <boost/asio/post.hpp>
 #include <utility>
 
+#include "core/base/clock_limits.h"
 #include "core/base/printable.h"
 #include "core/config/named.h"
 #include "core/net/deadline.h"
@@ -18,7 +19,6 @@ namespace fluvial::tree {
 namespace {
 
 constexpr std::size_t kAdvertiseBytesMax = 300;
-constexpr double kWallClocksApart_s = 5;  // as coordinator/logic/problems.h and the alert have it
 
 }  // namespace
 
@@ -346,8 +346,7 @@ net::Awaitable<Status> Hub::take_report(Child child, v1::Report message) {
 }
 
 void Hub::note_clock(const Child& child, const ClockOffset& clock) {
-  const double seconds = std::chrono::duration<double>(clock.wall).count();
-  const bool apart = std::abs(seconds) > kWallClocksApart_s;
+  const bool apart = std::chrono::abs(clock.wall) > kWallClocksApart;
   if (apart == clocks_apart_.contains(child.node)) return;
   if (!apart) {
     clocks_apart_.erase(child.node);
@@ -355,7 +354,7 @@ void Hub::note_clock(const Child& child, const ClockOffset& clock) {
   }
   clocks_apart_.insert(child.node);
   runtime_.log.warn("a child's wall clock is apart from this node's; rounds go on, certificates and logs go by it",
-                    {{"member", child.name}, {"seconds", seconds}});
+                    {{"member", child.name}, {"seconds", std::chrono::duration<double>(clock.wall).count()}});
 }
 
 }  // namespace fluvial::tree

@@ -5,12 +5,13 @@
 #include <string>
 #include <utility>
 
+#include "core/base/clock_limits.h"
 #include "core/wire/mapping.h"
 
 namespace fluvial::wire {
 namespace {
 
-constexpr std::int64_t kTimeNsMax = std::int64_t{1} << 60;  // as core/base/clock_offset.cc; sums of two fit
+constexpr std::int64_t kTimeNsMax = kClockFarthest.count();  // sums of two fit
 constexpr std::uint64_t kLastedNsMax = 7 * 86'400'000'000'000ULL;
 constexpr std::int64_t kWallMsMax = std::int64_t{1} << 43;  // the year 2248: as nanoseconds it fits a Duration
 constexpr std::int64_t kMicroseconds = 1'000;
