@@ -19,15 +19,7 @@ Status RegionService::denials_passed_on(const v1::Denials& message) {
 void RegionService::follow_denials() {
   hub_.drop_denied();
   carry_out(machine_.denied(denials_.nodes(), now()));
-  for (const auto& [node, child] : hub_.children()) tell_denials(child);
-}
-
-// An aggregator that shows no lease is of the version before, which knows no denials.
-void RegionService::tell_denials(const tree::Child& child) {
-  if (child.role != Role::kAggregator || !child.lease_shown || denials_.last() == nullptr) return;
-  v1::Envelope down;
-  *down.mutable_denials() = *denials_.last();
-  hub_.send(child.node, std::move(down));
+  hub_.tell_denials(denials_.last());
 }
 
 }  // namespace fluvial::aggregator

@@ -103,7 +103,7 @@ Status RegionService::may_join(const tree::Child& child) {
 
 void RegionService::child_joined(const tree::Child& child) {
   observer_.child_joined(child);
-  tell_denials(child);
+  hub_.tell_denials(child, denials_.last());
   tell_parent(members_.joined(child));
 }
 

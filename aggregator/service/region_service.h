@@ -105,7 +105,6 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   Status denials_passed_on(const v1::Denials& message);  // by the parent
   void follow_denials();
   void certificate_renewed(const std::string& chain_pem);
-  void tell_denials(const tree::Child& child);
   void dismissed(const v1::MemberChange& change);
   void ask_run();  // whether the one that it knows of goes on
   Status run_told(const v1::RunState& message);

@@ -59,7 +59,7 @@ void Root::child_joined(const tree::Child& child) {
                     {{"member", child.name}, {"member_role", role_name(child.role)}, {"lease_epoch", child.lease}});
   registry_.child_joined(child);
   tell_leases(child.node);
-  tell_denials(child);
+  hub_.tell_denials(child, denials());
   runs_.members().changed(child.role == Role::kSite ? std::vector{SiteId(child.node)} : std::vector<SiteId>{});
 }
 
@@ -68,15 +68,7 @@ void Root::refused_changed() {
   std::optional<v1::Denials> denials = registry_.denials();
   if (!denials) return;
   denials_ = std::move(denials);
-  for (const auto& [node, child] : hub_.children()) tell_denials(child);
-}
-
-// An aggregator that shows no lease is of the version before, which knows no denials.
-void Root::tell_denials(const tree::Child& child) {
-  if (child.role != Role::kAggregator || !child.lease_shown || !denials_) return;
-  v1::Envelope down;
-  *down.mutable_denials() = *denials_;
-  hub_.send(child.node, std::move(down));
+  hub_.tell_denials(&*denials_);
 }
 
 void Root::child_left(NodeId child) {

@@ -56,7 +56,7 @@ class Root : public tree::ParentOwner {
   tree::ParentSide& side() override { return runs_.parent_side(); }
   void tell_leases(NodeId parent);
   void refused_changed();
-  void tell_denials(const tree::Child& child);
+  const v1::Denials* denials() const { return denials_ ? &*denials_ : nullptr; }
   net::Awaitable<Result<LeaseAnswer>> registered(identity::PeerIdentity peer, v1::LeaseRequest request,
                                                  std::string remote);
 

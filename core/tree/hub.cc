@@ -107,6 +107,17 @@ void Hub::drop_denied() {
   }
 }
 
+void Hub::tell_denials(const v1::Denials* denials) {
+  for (const auto& [node, child] : children_) tell_denials(child, denials);
+}
+
+void Hub::tell_denials(const Child& child, const v1::Denials* denials) {
+  if (child.role != Role::kAggregator || !child.lease_shown || denials == nullptr) return;
+  v1::Envelope down;
+  *down.mutable_denials() = *denials;
+  send(child.node, std::move(down));
+}
+
 void Hub::sums(std::uint64_t value_count) {
   if (options_.staging_bytes_max) return;
   const std::uint64_t bytes_max = store::staging_bytes_for(value_count);

@@ -116,6 +116,10 @@ class Hub final : public Children {
   void tell_renewed(const std::string& chain_pem);
   void end_past_certificates();  // run() does it now and then
   void drop_denied();            // the deny list has changed: whom it names goes, with all that is under way
+  // Passes whom the coordinator refuses on to the aggregators below, or to this child if it is one; null: that is not
+  // known. One that shows no lease is of the version before, which knows no denials.
+  void tell_denials(const v1::Denials* denials);
+  void tell_denials(const Child& child, const v1::Denials* denials);
   transfer::RoundBook& book() override { return book_; }
   const store::StagingBudget& budget() const override { return budget_; }
   void sums(std::uint64_t value_count) override;
