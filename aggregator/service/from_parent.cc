@@ -9,7 +9,7 @@
 
 namespace fluvial::aggregator {
 
-void RegionService::parent_up(const tree::Lease& lease, std::shared_ptr<net::Session>) {
+void RegionService::parent_up(const tree::Lease& lease) {
   if (!(orders_.key() == lease.coordinator_key)) over_.clear();  // signed by the key before, or not at all
   orders_.by(lease.coordinator_key);
   observer_.parent_up(lease.parent_name);

@@ -55,7 +55,7 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   std::uint64_t trust() const override { return renewal_ == nullptr ? 0 : renewal_->trust(); }
   const v1::Denials* denials_heard() const override { return denials_.last(); }
   void renewal_told(Duration validity, std::uint64_t trust) override;
-  void parent_up(const tree::Lease& lease, std::shared_ptr<net::Session> session) override;
+  void parent_up(const tree::Lease& lease) override;
   void parent_down(const Error& why) override;
   net::Awaitable<Status> from_parent(net::Frame frame) override;
 

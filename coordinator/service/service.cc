@@ -81,19 +81,13 @@ FailoverSettings failover_settings(const config::CoordinatorSettings& settings) 
           milliseconds(settings.return_after_ms)};
 }
 
-Result<AuthorityOptions> authority_options(const config::CoordinatorSettings& settings, const std::string& federation) {
+AuthorityOptions authority_options(const config::CoordinatorSettings& settings, const std::string& federation) {
   AuthorityOptions options{.data_dir = settings.data_dir,
                            .federation = federation,
                            .validity = settings.certificate_validity(),
                            .grace = std::chrono::seconds(settings.renew_ended_max_s)};
   const config::AuthoritySettings& files = settings.authority;
-  const int given = !files.certificate.empty() + !files.key.empty() + !files.root.empty();
-  if (given == 0) return options;
-  if (given != 3) {
-    return Error{Code::kInvalidArgument,
-                 "authority.certificate, authority.key and authority.root belong together: give all three, or none"};
-  }
-  options.files = {files.certificate, files.key, files.root};
+  if (!files.certificate.empty()) options.files = {files.certificate, files.key, files.root};
   return options;
 }
 
@@ -142,7 +136,7 @@ Result<Holdings> open_holdings(store::FileSystem& files, WallTime now, const tel
   FLUVIAL_ASSIGN(const std::optional<store::FederationRow> federation, holdings.journal->federation());
   if (!federation) FLUVIAL_TRY(found_federation(*holdings.journal, settings, now, log));
   holdings.federation = federation ? federation->name : settings.federation;
-  FLUVIAL_ASSIGN(const AuthorityOptions authority, authority_options(settings, holdings.federation));
+  const AuthorityOptions authority = authority_options(settings, holdings.federation);
   FLUVIAL_ASSIGN(holdings.authorities, Authorities::open(*holdings.journal, authority, log, now));
   holdings.authority = holdings.authorities->live();
   FLUVIAL_ASSIGN(const NodeId node, holdings.journal->reserve_node_id(Role::kCoordinator, "coordinator"));

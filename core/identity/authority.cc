@@ -239,7 +239,6 @@ CertificateAuthority::CertificateAuthority(Issuer issuer, std::vector<Certificat
       end_(end_of(chain_)),
       pin_(pin_of(chain_.back())),
       key_id_(PublicKey::of(key_).id()),
-      intermediates_(chain_.begin(), chain_.end() - 1),
       authorities_(authorities.empty() ? std::vector<Certificate>{chain_.back()} : std::move(authorities)),
       trust_(trust),
       before_(std::move(before)) {}
@@ -319,7 +318,7 @@ Result<std::vector<Certificate>> CertificateAuthority::issue_chain(ByteSpan csr_
                                                                    WallTime now) const {
   FLUVIAL_ASSIGN(Certificate certificate, issue(csr_der, grant, now));
   std::vector<Certificate> chain{std::move(certificate)};
-  chain.insert(chain.end(), intermediates_.begin(), intermediates_.end());
+  chain.insert(chain.end(), chain_.begin(), chain_.end() - 1);  // members have the root
   return chain;
 }
 

@@ -56,8 +56,6 @@ class CertificateAuthority {
   const Digest& key_id() const { return key_id_; }                  // SHA-256 of the issuing key, SubjectPublicKeyInfo
   const std::vector<Certificate>& chain() const { return chain_; }  // from certificate() to the authority it is below
   WallTime end() const { return end_; }                             // when it can issue no more
-  // What goes between a certificate that it issues and an authority; empty when certificate() is one itself.
-  const std::vector<Certificate>& intermediates() const { return intermediates_; }
   const std::vector<Certificate>& authorities() const { return authorities_; }  // whom members trust
   std::uint64_t trust() const { return trust_; }                                // the number of that list
 
@@ -68,7 +66,7 @@ class CertificateAuthority {
   // kInvalidArgument when the request does not parse, its own signature does not verify, or its key is neither
   // ECDSA P-256 nor Ed25519, or when the grant is not valid; kFailedPrecondition when the authority has expired.
   Result<Certificate> issue(ByteSpan csr_der, const Grant& grant, WallTime now) const;
-  // As a member keeps it: the certificate, then intermediates().
+  // As a member keeps it: the certificate, then what goes between it and an authority.
   Result<std::vector<Certificate>> issue_chain(ByteSpan csr_der, const Grant& grant, WallTime now) const;
 
  private:
@@ -80,7 +78,6 @@ class CertificateAuthority {
   WallTime end_;
   std::string pin_;
   Digest key_id_;
-  std::vector<Certificate> intermediates_;
   std::vector<Certificate> authorities_;
   std::uint64_t trust_ = 0;
   std::shared_ptr<const CertificateAuthority> before_;

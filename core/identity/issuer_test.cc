@@ -56,7 +56,7 @@ TEST(Issuer, BelowARootThatIsKeptElsewhereItIssuesWhatMembersAcceptWithThatRootA
   ASSERT_TRUE(loaded.ok()) << loaded.error().message;
   const auto authority = CertificateAuthority::of(*loaded);
   EXPECT_EQ(authority.pin(), pin_of(root.chain.front()));
-  EXPECT_EQ(authority.intermediates().size(), 1U);
+  EXPECT_EQ(authority.chain().size(), 2U);
   EXPECT_EQ(authority.authorities().size(), 1U);
 
   const auto chain = issue(authority, some_site());

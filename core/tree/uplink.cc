@@ -133,7 +133,7 @@ net::Awaitable<Result<Duration>> Uplink::serve_parent() {
   if (begun - renewed_at_ < 2 * (runtime_.session.connect_deadline + runtime_.session.handshake_deadline)) {
     say_renewed();
   }
-  owner_.parent_up(lease_, session_);
+  owner_.parent_up(lease_);
   Error why;
   co_await relay(session_, &why);
   session_->close(why, true);

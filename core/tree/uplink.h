@@ -62,7 +62,7 @@ class UplinkOwner {
   // With each lease: for how long the coordinator issues certificates now (0: it renews none), and the number of its
   // list of authorities.
   virtual void renewal_told(Duration validity, std::uint64_t trust) { (void)validity, (void)trust; }
-  virtual void parent_up(const Lease& lease, std::shared_ptr<net::Session> session) = 0;
+  virtual void parent_up(const Lease& lease) = 0;
   virtual void parent_down(const Error& why) = 0;
   // Everything the parent sends, one after the other; the next is read when this has ended. An error ends the session.
   virtual net::Awaitable<Status> from_parent(net::Frame frame) = 0;

@@ -96,7 +96,7 @@ class UplinkTest : public testing::Test, public UplinkOwner {
     const bool refuses = refused_ != round::HistoryId(0) && round::current_of(lineage) == refused_;
     co_return refuses ? Status{Error{Code::kFailedPrecondition, "an older history"}} : Status{};
   }
-  void parent_up(const Lease& lease, std::shared_ptr<net::Session>) override {
+  void parent_up(const Lease& lease) override {
     parents_.push_back(lease.parent);
     up_.notify_all();
   }

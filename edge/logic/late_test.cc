@@ -210,7 +210,7 @@ TEST(LateIsNext, AParentThatTakesNoneIsToldSo) {
   EXPECT_EQ(find<Send>(told), nullptr);
   ASSERT_NE(find<DeclineRound>(told), nullptr) << "the round need not wait for this site";
   EXPECT_EQ(find<DeclineRound>(told)->round, RoundId(2));
-  EXPECT_TRUE(site.has_pending());
+  EXPECT_TRUE(site.pending().has_value());
 }
 
 TEST(LateIsNext, WhereItIsCountedAlreadyNothingIsSent) {

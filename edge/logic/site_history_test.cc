@@ -22,7 +22,7 @@ TEST(SiteHistory, AnIdleSiteEntersAnotherHistoryAtOnce) {
   SiteMachine site = sending();
   EXPECT_NE(find<EnterHistory>(site.history_begins()), nullptr);
   EXPECT_TRUE(site.history_entered({}, kShared).empty()) << "the store has made the submission late";
-  EXPECT_FALSE(site.has_pending());
+  EXPECT_FALSE(site.pending().has_value());
   EXPECT_EQ(find<Ask>(site.connected()), nullptr) << "nothing to ask for";
   EXPECT_NE(find<Train>(site.offered(offer(1))), nullptr) << "the same number, from the model that is here";
 }

@@ -206,7 +206,6 @@ class SiteMachine {
 
   // Whether a model that is newer than the one held is of use now: with windows not while an update is being made.
   bool wants_newer() const;
-  bool has_pending() const { return pending_.has_value(); }
   const std::optional<Pending>& pending() const { return pending_; }
   bool is_over(RunId run) const { return over_.contains(run); }
   std::string_view doing() const;  // "fetching", "training", ...; "waiting" for an outcome, or for a round

@@ -375,7 +375,7 @@ TEST(SiteMachine, WhatIsSaidOfAnEarlierWorkIsNotTakenForTheOneAtHand) {
   EXPECT_TRUE(site.encoded(kFirst, pending(1)).empty());
   EXPECT_TRUE(site.encode_failed(kFirst, error).empty());
   EXPECT_TRUE(site.folded(second).empty()) << "it is being encoded";
-  EXPECT_FALSE(site.has_pending());
+  EXPECT_FALSE(site.pending().has_value());
   EXPECT_EQ(site.doing(), "encoding");
   EXPECT_NE(find<Send>(site.encoded(second, pending(1))), nullptr);
   EXPECT_TRUE(site.encoded(second, pending(1)).empty());
@@ -400,14 +400,14 @@ TEST(SiteMachine, AFoldThatIsOverEndsItsOwnWorkAlone) {
 TEST(SiteMachine, AnOutcomeThatIsWrittenIsThatOfItsOwnSubmission) {
   SiteMachine site = sending();
   EXPECT_TRUE(site.resolved(pending(1)).empty()) << "nothing was decided";
-  EXPECT_TRUE(site.has_pending());
+  EXPECT_TRUE(site.pending().has_value());
   ASSERT_NE(find<Resolve>(site.answered(pending(1), Outcome::kCounted)), nullptr);
   Pending other = pending(1);
   other.submission = 9;
   EXPECT_TRUE(site.resolved(other).empty());
   EXPECT_EQ(site.doing(), "resolving");
   site.resolved(pending(1));
-  EXPECT_FALSE(site.has_pending());
+  EXPECT_FALSE(site.pending().has_value());
 }
 
 // ---- runs that are over -------------------------------------------------------------------------------------------

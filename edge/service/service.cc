@@ -188,7 +188,7 @@ void EdgeService::certificate_renewed(const std::string& chain_pem, WallTime end
   reporter_.changed();
 }
 
-void EdgeService::parent_up(const tree::Lease& lease, std::shared_ptr<net::Session>) {
+void EdgeService::parent_up(const tree::Lease& lease) {
   if (site_.stopping) return;
   orders_.by(lease.coordinator_key);
   site_.report.parent_up();

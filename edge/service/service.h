@@ -66,7 +66,7 @@ class EdgeService : public tree::UplinkOwner {
   net::Awaitable<Status> granted(round::Lineage lineage, Epoch lease) override;
   std::uint64_t trust() const override;
   void renewal_told(Duration validity, std::uint64_t trust) override;
-  void parent_up(const tree::Lease& lease, std::shared_ptr<net::Session> session) override;
+  void parent_up(const tree::Lease& lease) override;
   void parent_down(const Error& why) override;
   net::Awaitable<Status> from_parent(net::Frame frame) override;
 

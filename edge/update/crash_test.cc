@@ -98,7 +98,7 @@ class Life {
     }
     step(machine_->connected());
     step(machine_->connected());  // the answer to the first may have been lost
-    EXPECT_FALSE(machine_->has_pending());
+    EXPECT_FALSE(machine_->pending().has_value());
     must(store_->begin_run(kNextRun, std::vector{kRun}, kValues));
   }
 

@@ -108,7 +108,7 @@ class PassLife {
       commit();
     }
     step(machine_->connected());
-    EXPECT_FALSE(machine_->has_pending());
+    EXPECT_FALSE(machine_->pending().has_value());
   }
 
  private:

@@ -87,9 +87,9 @@ class AggregatorRole::Region final : public aggregator::RegionService {
     if (denials() != nullptr) role_.cast_.let_in(role_.host(), child.session->member(), denials());
     RegionService::child_joined(child);
   }
-  void parent_up(const tree::Lease& lease, std::shared_ptr<net::Session> session) override {
+  void parent_up(const tree::Lease& lease) override {
     role_.cast_.parent_up(role_.host(), lease, role_.answered_);
-    RegionService::parent_up(lease, std::move(session));
+    RegionService::parent_up(lease);
   }
   net::Awaitable<Result<round::Standing>> standing() override {
     Result<round::Standing> standing = co_await RegionService::standing();

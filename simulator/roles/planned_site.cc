@@ -66,7 +66,7 @@ net::Awaitable<Result<round::Standing>> PlannedSite::standing() { co_return roun
 
 net::Awaitable<Status> PlannedSite::granted(round::Lineage, Epoch) { co_return Status{}; }
 
-void PlannedSite::parent_up(const tree::Lease&, std::shared_ptr<net::Session>) {
+void PlannedSite::parent_up(const tree::Lease&) {
   if (fetch_) fetch_->promised = false;
   request_model();
   carry_out(machine_.connected());

@@ -48,7 +48,7 @@ class PlannedSite final : public Node, private tree::UplinkOwner {
   net::Awaitable<void> serve(std::shared_ptr<net::Session>) override;
   net::Awaitable<Result<round::Standing>> standing() override;
   net::Awaitable<Status> granted(round::Lineage, Epoch) override;
-  void parent_up(const tree::Lease& lease, std::shared_ptr<net::Session> session) override;
+  void parent_up(const tree::Lease& lease) override;
   void parent_down(const Error& why) override;
   net::Awaitable<Status> from_parent(net::Frame frame) override;
   Status take(const v1::Envelope& message, std::uint64_t payload_bytes);

@@ -116,9 +116,9 @@ class SiteRole::Tampered final : public edge::EdgeService {
     if (role_.renewing_) role_.renewing_->told();
     if (!tamper_.renews_too_late()) EdgeService::renewal_told(validity, trust);
   }
-  void parent_up(const tree::Lease& lease, std::shared_ptr<net::Session> session) override {
+  void parent_up(const tree::Lease& lease) override {
     role_.cast_.parent_up(role_.host(), lease, role_.answered_);
-    EdgeService::parent_up(lease, std::move(session));
+    EdgeService::parent_up(lease);
   }
 
  private:
