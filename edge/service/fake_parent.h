@@ -10,25 +10,29 @@
 #include <utility>
 #include <vector>
 
+#include "core/identity/signature.h"
 #include "core/identity/testing.h"
 #include "core/transfer/incoming.h"
 #include "core/tree/hub.h"
 #include "core/wire/history_mapping.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
+#include "core/wire/statements.h"
 #include "edge/service/test_support.h"
 
 namespace fluvial::edge {
 
 class FakeParent final : public tree::HubOwner {
  public:
+  enum class Signing { kNothing, kClaimed, kOpenings };  // kClaimed: leases say that it signs, and it does not
+
   FakeParent(const identity::TestPki& pki, wire::Opening opening, DigestKind takes = DigestKind::kTree)
-      : opening_(std::move(opening)),
+      : own_(pki.credentials(Role::kCoordinator, NodeId(1), "root")),
+        opening_(std::move(opening)),
         hub_(runtime_.get(), *this,
              {.host = "127.0.0.1", .spill_folder = "/spill", .software = "test", .digest_kind = takes},
              std::make_shared<identity::DenyList>()) {
-    const Result<std::uint16_t> port =
-        hub_.open(identity::live(pki.member_server(Role::kCoordinator, NodeId(1), "root")));
+    const Result<std::uint16_t> port = hub_.open(identity::live(identity::TlsContext::member_server(own_).value()));
     EXPECT_TRUE(port.ok()) << port.error().to_string();
     port_ = *port;
     running_ = net::asio::co_spawn(runtime_.threads().executor(), hub_.run(), net::asio::use_future);
@@ -59,9 +63,9 @@ class FakeParent final : public tree::HubOwner {
       opening_.continues = std::move(continues);
     });
   }
-  // From the next lease on, the site knows a coordinator that signs what it orders. This one signs nothing.
-  void claim_to_sign(bool signs) {
-    runtime_.on_strand([&] { signs_ = signs; });
+  // A site knows from its next lease on whether the coordinator signs what it orders.
+  void sign(Signing signing) {
+    runtime_.on_strand([&] { signing_ = signing; });
   }
   void tell_run_state(SiteId site, RunId run, const std::string& state) {
     v1::Envelope message;
@@ -69,10 +73,12 @@ class FakeParent final : public tree::HubOwner {
     message.mutable_run_state()->set_state(state);
     runtime_.on_strand([&] { hub_.send(site, message); });
   }
-  void open_round(SiteId site, std::uint64_t round, const HeldModel& base) {
+  void open_round(SiteId site, std::uint64_t round, const HeldModel& base, AttemptId attempt = AttemptId(1)) {
     runtime_.on_strand([&] {
       opening_.round = RoundId(round);
+      opening_.attempt = attempt;
       opening_.base = base.ref;
+      opening_.order = signing_ == Signing::kOpenings ? signed_opening() : nullptr;
       hub_.book().open(opening_.run, opening_.round);
       opening_.received = hub_.book().received(site);
       received.put(opening_.received ? opening_.received->chunks : 0);
@@ -100,6 +106,10 @@ class FakeParent final : public tree::HubOwner {
   // The coordinator was restored from a backup: its leases are of another history from here on.
   void begin_history(const round::History& history) {
     runtime_.on_strand([&] { lineage_.push_back(history); });
+  }
+  // Another coordinator answers, which was never restored.
+  void forget_histories() {
+    runtime_.on_strand([&] { lineage_.clear(); });
   }
   void commit(SiteId site, const wire::Commit& commit) {
     runtime_.on_strand([&] { hub_.send(site, wire::to_envelope(commit)); });
@@ -138,7 +148,7 @@ class FakeParent final : public tree::HubOwner {
     grant.set_epoch(5);
     grant.add_parents()->set_name("root");
     wire::to_proto(lineage_, grant.mutable_histories());
-    if (signs_) grant.add_leases();
+    if (signing_ != Signing::kNothing) grant.add_leases();
     co_return grant;
   }
   Result<transfer::Terms> admit(const transfer::UpdateHead& head) override {
@@ -177,10 +187,22 @@ class FakeParent final : public tree::HubOwner {
   }
 
  private:
+  wire::Order signed_opening() const {
+    std::vector<SiteId> sites;
+    for (const round::Participant& participant : opening_.participants) sites.push_back(participant.site);
+    auto order = std::make_shared<v1::Signed>();
+    order->set_body(wire::opening_body(opening_, sites, round::current_of(lineage_)));
+    const Result<Signature> signature = identity::sign(own_.key, wire::kOpeningKind, as_byte_span(order->body()));
+    EXPECT_TRUE(signature.ok());
+    order->set_signature(wire::signature_to_proto(*signature));
+    return order;
+  }
+
   tree::TestRuntime runtime_{Role::kCoordinator};
+  identity::Credentials own_;
   wire::Opening opening_;
   bool turns_away_ = false;
-  bool signs_ = false;
+  Signing signing_ = Signing::kNothing;
   round::Lineage lineage_;
   std::map<ModelVersion, std::shared_ptr<tree::ModelSlot>> models_;
   tree::Hub hub_;

@@ -60,7 +60,7 @@ class ServiceTest : public SiteTest {
 };
 
 TEST_F(ServiceTest, WhatTheCoordinatorDidNotSignChangesNothing) {
-  parent_.claim_to_sign(true);
+  parent_.sign(FakeParent::Signing::kClaimed);
   start_site();
   parent_.joined.take();
   parent_.open_round(kSite, std::uint64_t{1} << 40, model(0));
@@ -69,7 +69,7 @@ TEST_F(ServiceTest, WhatTheCoordinatorDidNotSignChangesNothing) {
   parent_.commit(kSite, commit_of(std::uint64_t{1} << 40, nullptr));
   EXPECT_EQ(parent_.left.take(), kSite);
   parent_.joined.take();
-  parent_.claim_to_sign(false);
+  parent_.sign(FakeParent::Signing::kNothing);
   parent_.tell_run_state(kSite, kRun, "done");
   EXPECT_EQ(parent_.left.take(), kSite);
   parent_.joined.take();
@@ -79,6 +79,25 @@ TEST_F(ServiceTest, WhatTheCoordinatorDidNotSignChangesNothing) {
   const round::Contribution& given = *arrival.what.contributors.find(kSite);
   EXPECT_EQ(given.weight, 20u);
   EXPECT_TRUE(given.signature) << "a site signs, whoever asks";
+}
+
+// The owner declines whatever is offered, so each opening that is news has an answer that names its attempt.
+TEST_F(ServiceTest, ALeaseThatIsRefusedMakesNoOldOpeningNew) {
+  parent_.sign(FakeParent::Signing::kOpenings);
+  start_site([](config::EdgeSettings& settings) { settings.policy.runs = "other"; });
+  parent_.joined.take();
+  parent_.open_round(kSite, 1, model(0), AttemptId(2));
+  EXPECT_EQ(parent_.declines.take().attempt, AttemptId(2));
+
+  parent_.begin_history({round::HistoryId(9), Epoch(3), kRun, {}});  // older than the site's lease: it refuses
+  parent_.cut(kSite);
+  wait_logged("the lease is not taken");
+  parent_.forget_histories();
+  parent_.joined.take();
+
+  parent_.open_round(kSite, 1, model(0), AttemptId(1));  // somebody plays it again
+  parent_.open_round(kSite, 1, model(0), AttemptId(3));
+  EXPECT_EQ(parent_.declines.take().attempt, AttemptId(3));
 }
 
 TEST_F(ServiceTest, TakesPartInARunToItsEnd) {
