@@ -20,14 +20,20 @@
 #include "core/aggregate/plan_forms.h"
 #include "core/aggregate/plan_notes.h"
 #include "core/store/file_system.h"
+#include "core/store/plan_json.h"
 #include "kernels/codec.h"
 
 namespace fluvial::cli {
 namespace {
 
 constexpr auto kEvaluationLimit = std::chrono::seconds(30);
-constexpr const char* kWatchablePaceMs = "1200";
-constexpr const char* kKillablePaceMs = "60";  // so that a round is open for long enough to die in it
+constexpr std::uint64_t kWatchablePaceMs = 1200;
+constexpr std::uint64_t kKillablePaceMs = 60;  // so that a round is open for long enough to die in it
+
+// About so long each site waits before it trains: up to half as long again.
+std::uint64_t pace_ms(const DemoOptions& options) {
+  return options.stays() ? kWatchablePaceMs : options.kill ? kKillablePaceMs : 0;
+}
 
 round::Plan plan_of(const DemoOptions& options) {
   round::Plan plan;
@@ -44,6 +50,16 @@ round::Plan plan_of(const DemoOptions& options) {
     plan.optimizer.momentum = options.server_momentum;
   }
   plan.optimizer.lr = options.server_learning_rate;
+  round::set_mode(options.mode, &plan);
+  plan.late = options.late;
+  if (round::late_is_next(plan)) plan.staleness_max = 10;
+  if (options.slow_ms > 0 && !round::is_async(plan)) {  // rounds go on before the slow site is in, and after the others
+    plan.adaptive_deadlines = false;
+    plan.soft_deadline =
+        std::chrono::milliseconds(pace_ms(options) * 3 / 2 + std::max<std::uint64_t>(options.slow_ms / 4, 1));
+    plan.soft_deadline_min = std::min(plan.soft_deadline_min, plan.soft_deadline);
+    plan.hard_deadline = std::max(plan.hard_deadline, plan.soft_deadline);
+  }
   if (options.kill) {  // the same contributors in both runs: each round holds every site, however long that takes
     plan.quorum = options.shape.sites;
     plan.adaptive_deadlines = false;
@@ -73,7 +89,7 @@ class Demo {
     for (const std::string& note : aggregate::plan_notes(plan_of(options_))) say("note: " + note);
     const auto began = std::chrono::steady_clock::now();
     FLUVIAL_TRY(start_run());
-    RoundView view(io_, options_.rounds, RoundView::Evaluation::kAwaited);
+    FLUVIAL_ASSIGN(RoundView view, view_of_run());
     FLUVIAL_TRY(watch_local_run(federation_.admin(), run_, options_.rounds, view));
     DemoOutcome outcome;
     outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
@@ -100,7 +116,7 @@ class Demo {
     round::Plan plan = plan_of(options_);
     for (;; ++plan.seed) {
       FLUVIAL_ASSIGN(run_, start_local_run(federation_.admin(), plan, folder_.path(), "initial.safetensors"));
-      RoundView view(io_, options_.rounds, RoundView::Evaluation::kAwaited);
+      FLUVIAL_ASSIGN(RoundView view, view_of_run());
       const Status watched = federation_.admin().watch(fmt::format("/v1/rounds/watch?run={}&from=1", run_),
                                                        [&view](const json::value& event) {
                                                          view.on_event(event);
@@ -114,6 +130,13 @@ class Demo {
 
  private:
   void say(const std::string& text) const { io_.print(terminal_.dim("-- " + text) + "\n"); }
+
+  Result<RoundView> view_of_run() const {
+    RoundView view(io_, options_.rounds, RoundView::Evaluation::kAwaited);
+    FLUVIAL_ASSIGN(const json::value plan, parse_json(store::plan_to_json(plan_of(options_)), "the plan"));
+    view.of_plan(plan);
+    return view;
+  }
 
   std::vector<std::string> digits(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), digits_);
@@ -129,12 +152,11 @@ class Demo {
     const std::string sites = std::to_string(options_.shape.sites);
     for (std::size_t i = 0; i < federation_.sites().size(); ++i) {
       const std::string number = std::to_string(i + 1);
+      const bool is_slow = i + 1 == federation_.sites().size();
       FLUVIAL_TRY(federation_.spawn_worker(
           "trainer-" + number, digits({"train", "--socket", federation_.sites()[i].worker_socket, "--sites", sites,
                                        "--site", number, "--seed", seed(), "--pace-ms",
-                                       options_.stays() ? kWatchablePaceMs
-                                       : options_.kill  ? kKillablePaceMs
-                                                        : "0"})));
+                                       std::to_string(pace_ms(options_) + (is_slow ? options_.slow_ms : 0))})));
     }
     FLUVIAL_TRY(
         federation_.spawn_worker("evaluator", digits({"evaluate", "--socket", federation_.evaluator_socket()})));
@@ -157,7 +179,7 @@ class Demo {
     if (options_.shape.aggregators > 0) kills.push_back({"aggregator-1", third});
     kills.push_back({"coordinator", std::min(2 * third, options_.rounds)});
     FLUVIAL_TRY(start_run());
-    RoundView view(io_, options_.rounds, RoundView::Evaluation::kAwaited);
+    FLUVIAL_ASSIGN(RoundView view, view_of_run());
     FLUVIAL_TRY(watch_disturbed_run(federation_, run_, options_.rounds, kills, view,
                                     [this](const std::string& text) { say(text); }));
     view.finish();
@@ -191,18 +213,26 @@ class Demo {
                    federation_.admin().get(fmt::format("/v1/rounds?run={}&limit={}", run_, options_.rounds)));
     for (const json::value& round : array_member(all, "rounds")) {
       outcome.bytes_to_coordinator += number_member(round, "bytes_up", 0);
+      outcome.contributions += array_member(round, "contributors").size();
+      outcome.old_updates += count_member(round, "stale");
     }
     return {};
+  }
+
+  // In windows a site brings as many updates as it can: what they were together, in rounds of all sites.
+  std::uint64_t rounds_of_all(const DemoOutcome& outcome) const {
+    if (options_.mode != "async") return options_.rounds;
+    return std::max<std::uint64_t>(outcome.contributions / options_.shape.sites, 1);
   }
 
   Status train_centrally(DemoOutcome& outcome) {
     const std::string path = folder_.file("central.json");
     FLUVIAL_TRY(supervisor_.run(federation_.tool(
         "central",
-        digits({"central", "--model", options_.model, "--seed", seed(), "--rounds", std::to_string(options_.rounds),
-                "--local-steps", std::to_string(options_.local_steps), "--sites", std::to_string(options_.shape.sites),
-                "--batch-size", std::to_string(options_.batch_size), "--learning-rate",
-                fmt::format("{}", options_.learning_rate), "--json", path}))));
+        digits({"central", "--model", options_.model, "--seed", seed(), "--rounds",
+                std::to_string(rounds_of_all(outcome)), "--local-steps", std::to_string(options_.local_steps),
+                "--sites", std::to_string(options_.shape.sites), "--batch-size", std::to_string(options_.batch_size),
+                "--learning-rate", fmt::format("{}", options_.learning_rate), "--json", path}))));
     store::PosixFileSystem files;
     FLUVIAL_ASSIGN(const Buffer text, store::read_file(files, path, 1 << 20));
     FLUVIAL_ASSIGN(const json::value central, parse_json(as_text(text.span()), path));
@@ -233,6 +263,9 @@ int run_demo(const Io& io, const DemoOptions& options) {
                 Error{Code::kInvalidArgument, "codec onebit_adam says the momentum itself (beta1), expected 0"},
                 kUsage);
   }
+  Status right = round::check_plan(plan_of(options));
+  if (right.ok()) right = aggregate::check_plan_forms(plan_of(options));
+  if (!right.ok()) return fail(io, "demo", right.error(), kUsage);
   const auto executable = own_executable();
   if (!executable.ok()) return fail(io, "demo", executable.error());
   auto folder = WorkFolder::open(options.work_dir, options.keep, "demo");
@@ -269,11 +302,39 @@ void suit(const CLI::App& demo, DemoOptions& options) {
     unless_given("--rounds", options.rounds, std::uint64_t{100});
     unless_given("--learning-rate", options.learning_rate, 0.05);
   }
+  if (options.mode == "async") {  // a window holds half of the sites' updates, and momentum decays with each
+    unless_given("--late", options.late, "next");
+    unless_given("--rounds", options.rounds, 2 * options.rounds);
+    unless_given("--server-momentum", options.server_momentum, 0.0);
+  }
   round::Plan plan;
   plan.codec = options.codec;
   if (!aggregate::suit_optimizer(&plan)) return;
   unless_given("--server-learning-rate", options.server_learning_rate, 0.05);
   unless_given("--server-momentum", options.server_momentum, 0.0);
+}
+
+// What becomes of updates that are not in when their round closes. The option that makes a site slow.
+CLI::Option* declare_lateness(CLI::App& demo, DemoOptions& options) {
+  demo.add_option("--mode", options.mode,
+                  "rounds, or async: windows without a barrier, twice as many and without momentum unless told "
+                  "otherwise")
+      ->check(one_of({"rounds", "async"}))
+      ->type_name("MODE")
+      ->capture_default_str();
+  demo.add_option("--late", options.late,
+                  "where an update goes that misses its round: residual, or the next one, up to ten rounds "
+                  "later")
+      ->check(one_of({"residual", "next"}))
+      ->type_name("WHERE")
+      ->capture_default_str();
+  return demo
+      .add_option("--slow-ms", options.slow_ms,
+                  "the last site takes about so long before it trains: it misses rounds, and "
+                  "windows do not wait for it")
+      ->type_name("N")
+      ->check(whole_number(0, 60'000))
+      ->capture_default_str();
 }
 
 }  // namespace
@@ -302,6 +363,7 @@ void add_demo_command(CLI::App& app, Commands& commands) {
   demo->add_option("--down", options->down, "how the model travels to the sites: " + std::string(aggregate::kDownForms))
       ->type_name("HOW")
       ->capture_default_str();
+  CLI::Option* const slow = declare_lateness(*demo, *options);
   number("--local-steps", options->local_steps, "training steps between two synchronisations", 1, 1'000'000);
   number("--batch-size", options->batch_size, "images a step", 1, 65'536);
   demo->add_option("--learning-rate", options->learning_rate, "of the sites' training")
@@ -329,11 +391,14 @@ void add_demo_command(CLI::App& app, Commands& commands) {
                  "train a second time, kill an aggregator and the coordinator in the middle of rounds, and compare the "
                  "two models bit for bit")
       ->excludes("--open")
-      ->excludes("--no-open");
+      ->excludes("--no-open")
+      ->excludes("--mode")  // both runs have the same contributors in each round
+      ->excludes(slow);
   demo->footer(
       "Examples:\n  fluvial demo --rounds 30 --codec topk:ratio=0.05 --down delta:int8 --keep\n  fluvial demo --kill\n "
       " fluvial demo "
-      "--open\n  fluvial demo --model cnn");
+      "--open\n  fluvial demo --model cnn\n  fluvial demo --slow-ms 200 --late next\n  fluvial demo --slow-ms 200 "
+      "--mode async");
   demo->callback([&commands, options, demo] {
     suit(*demo, *options);
     options->shape.may_fail = options->kill;

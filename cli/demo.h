@@ -25,6 +25,9 @@ struct DemoOptions {
   std::uint64_t seed = 1;
   std::string codec = "int8";
   std::string down = "fp32";
+  std::string mode = "rounds";
+  std::string late = "residual";
+  std::uint64_t slow_ms = 0;  // the last site takes about so long before it trains
   std::string model = "softmax";
   std::string json;
   std::string work_dir;
@@ -38,7 +41,9 @@ struct DemoOptions {
 struct DemoOutcome {
   json::value last_round;  // with its evaluation
   std::uint64_t rounds_committed = 0;
+  std::uint64_t contributions = 0;
   std::uint64_t late_updates = 0;
+  std::uint64_t old_updates = 0;  // that entered a later round or window than the one they were made for
   double test_accuracy = 0;
   double test_loss = 0;
   double central_test_accuracy = 0;

@@ -28,7 +28,11 @@ json::object demo_json(const DemoOptions& options, const DemoOutcome& outcome) {
           {"bytes_up_total", static_cast<std::uint64_t>(outcome.bytes_up)},
           {"bytes_up_fp32_equivalent", static_cast<std::uint64_t>(outcome.bytes_up_fp32)},
           {"bytes_to_coordinator_total", static_cast<std::uint64_t>(outcome.bytes_to_coordinator)},
+          {"mode", options.mode},
+          {"late", options.late},
+          {"contributions", outcome.contributions},
           {"late_updates", outcome.late_updates},
+          {"old_updates", outcome.old_updates},
           {"model_sha256", outcome.model_sha256},
           {"site_model_sha256", std::move(site_models)},
           {"killed", std::move(killed)},
@@ -49,10 +53,17 @@ std::string demo_summary(const DemoOptions& options, const DemoOutcome& outcome,
   }
   std::size_t agreeing = 0;
   for (const std::string& digest : outcome.site_model_sha256) agreeing += digest == outcome.model_sha256 ? 1 : 0;
+  const bool windows = options.mode == "async";
   std::string text =
-      table.render(terminal) + fmt::format("\n{} rounds in {}; {} of {} sites hold the committed model, sha256 {}..\n",
-                                           outcome.rounds_committed, format_seconds(outcome.seconds), agreeing,
-                                           options.shape.sites, outcome.model_sha256.substr(0, 16));
+      table.render(terminal) + fmt::format("\n{} {} in {}; {} of {} sites hold the committed model, sha256 {}..\n",
+                                           outcome.rounds_committed, windows ? "windows" : "rounds",
+                                           format_seconds(outcome.seconds), agreeing, options.shape.sites,
+                                           outcome.model_sha256.substr(0, 16));
+  if (outcome.old_updates + outcome.late_updates > 0) {
+    text += fmt::format("of {} updates that were counted {} were made for an earlier {}, and count for less",
+                        outcome.contributions, outcome.old_updates, windows ? "window" : "round");
+    text += outcome.late_updates > 0 ? fmt::format("; {} times a site missed a round\n", outcome.late_updates) : "\n";
+  }
   if (outcome.killed.empty()) return text;
   text += fmt::format("undisturbed                    sha256 {}\nwith {:<25} sha256 {}\n", outcome.model_sha256,
                       "kills in open rounds", outcome.disturbed_sha256);

@@ -52,6 +52,18 @@ class DemoTest : public ::testing::Test {
     return figures;
   }
 
+  // Of a demo with one slow site.
+  cli::json::value figures_of(const std::vector<std::string>& how, const std::string& unit) {
+    std::vector<std::string> arguments{"demo", "--json", folder_.file("demo.json")};
+    arguments.insert(arguments.end(), how.begin(), how.end());
+    const CommandRun ran = run_fluvial(*supervisor_, folder_, arguments);
+    EXPECT_EQ(ran.exit_status, 0) << ran.output;
+    EXPECT_THAT(ran.output, HasSubstr(unit + "s in "));
+    store::PosixFileSystem files;
+    const Result<Buffer> text = store::read_file(files, folder_.file("demo.json"), 1 << 20);
+    return text.ok() ? cli::parse_json(as_text(text->span()), "demo.json").value() : cli::json::value();
+  }
+
   cli::WorkFolder folder_ = std::move(cli::WorkFolder::open("", false, "test")).value();
   std::unique_ptr<cli::Supervisor> supervisor_ = std::move(cli::Supervisor::create(std::chrono::seconds(20))).value();
 };
@@ -81,6 +93,30 @@ TEST_F(DemoTest, TheFiguresFit) {
   const auto& sites = cli::array_member(figures, "site_model_sha256");
   ASSERT_EQ(sites.size(), 4U);
   for (const auto& site : sites) EXPECT_EQ(std::string(site.as_string()), digest);
+}
+
+TEST_F(DemoTest, ASlowSitesUpdatesEnterLaterRounds) {
+  const cli::json::value figures = figures_of(
+      {"--rounds", "12", "--sites", "3", "--aggregators", "1", "--slow-ms", "400", "--late", "next"}, "round");
+  EXPECT_GT(cli::count_member(figures, "late_updates"), 0U);
+  EXPECT_GT(cli::count_member(figures, "old_updates"), 0U);
+  EXPECT_LE(cli::count_member(figures, "contributions"), 36U);
+}
+
+TEST_F(DemoTest, WindowsDoNotWaitForASlowSite) {
+  const cli::json::value figures = figures_of(
+      {"--rounds", "6", "--sites", "3", "--aggregators", "1", "--slow-ms", "400", "--mode", "async"}, "window");
+  EXPECT_EQ(cli::count_member(figures, "late_updates"), 0U) << "nobody is late for a window";
+  EXPECT_GE(cli::count_member(figures, "contributions"), 12U);
+  EXPECT_EQ(cli::text_member(figures, "late"), "next");
+  EXPECT_GT(cli::number_member(figures, "test_accuracy", -1), 0.2);
+}
+
+TEST_F(DemoTest, WhatDoesNotFitTogetherIsSaidBeforeAnythingStarts) {
+  const CommandRun ran = run_fluvial(*supervisor_, folder_, {"demo", "--mode", "async", "--late", "residual"});
+  EXPECT_EQ(ran.exit_status, 2);
+  EXPECT_THAT(ran.output,
+              ::testing::AllOf(HasSubstr("late = 'residual': expected next"), ::testing::Not(HasSubstr("--"))));
 }
 
 TEST_F(DemoTest, WhatIsExportedForAServiceIsNotTheDemos) {
