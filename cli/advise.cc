@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <memory>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -34,8 +35,9 @@ constexpr double kRootSecondsAValue = 1.3e-9;   // the round's end
 // encoding (1.4 ns) and the digest of what it decodes to (4 bytes at 2.1 GB/s), at a site its decoding.
 constexpr double kRootFormSecondsAValue = 3.3e-9;
 constexpr double kSiteFormSecondsAValue = 0.6e-9;
-constexpr double kRoundTrips = 3;  // open, upload, commit
-constexpr double kEnough = 0.8;    // of a round spent training: more steps gain little speed
+constexpr double kRoundTrips = 3;      // open, upload, commit
+constexpr double kPassRoundTrips = 2;  // upload, mean
+constexpr double kEnough = 0.8;        // of a round spent training: more steps gain little speed
 
 // From the mildest on; the first three cost no accuracy in docs/operations/codecs.md.
 constexpr std::array kCandidates = {"fp32", "bf16", "int8", "int4", "topk:ratio=0.05", "topk:ratio=0.01"};
@@ -60,13 +62,43 @@ struct Forms {
   std::string codec;
   std::string down;
   double up_bytes = 4;
-  double down_bytes = 4;
+  double down_bytes = 4;  // with what the codec hands down beside the model
+  double round_trips = kRoundTrips;
 };
 
-Result<Forms> forms_of(const std::string& codec, const std::string& down) {
-  FLUVIAL_ASSIGN(const double up_bytes, bytes_a_value(codec));
-  FLUVIAL_ASSIGN(const double down_bytes, down_bytes_a_value(down));
-  return Forms{codec, down, up_bytes, down_bytes};
+// Of a codec with several passes: what it sends in all of them, the means that come down between them, and the state
+// that the next round begins with.
+Status add_passes(const AdviceQuestion& question, const kernels::CodecSpec& spec, Forms& forms) {
+  if (!question.schema) {
+    return Error{Code::kInvalidArgument,
+                 "codec \"" + forms.codec +
+                     "\": how much it sends follows from the model's matrices: name the model's file in the plan, and "
+                     "give no --values"};
+  }
+  FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
+  const aggregate::Shapes shapes(*question.schema, question.chunk_values);
+  FLUVIAL_ASSIGN(const std::vector<std::uint64_t> passes, aggregate::pass_values(*codec, shapes));
+  std::uint64_t sent = 0;
+  for (const std::uint64_t values : passes) sent += values;
+  const auto all = static_cast<double>(question.values);
+  const std::uint64_t means = sent - passes.back();
+  forms.up_bytes = 4 * static_cast<double>(sent) / all;
+  forms.down_bytes += (4 * static_cast<double>(means) + static_cast<double>(codec->state_bytes(shapes.schema()))) / all;
+  forms.round_trips += kPassRoundTrips * static_cast<double>(passes.size() - 1);
+  return {};
+}
+
+Result<Forms> forms_of(const AdviceQuestion& question, const std::string& codec, const std::string& down) {
+  FLUVIAL_TRY(aggregate::check_plan_codec(codec));
+  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(codec));
+  Forms forms{.codec = codec, .down = down};
+  FLUVIAL_ASSIGN(forms.down_bytes, down_bytes_a_value(down));
+  if (spec.kind == kernels::CodecKind::kPowerSgd) {
+    FLUVIAL_TRY(add_passes(question, spec, forms));
+  } else {
+    FLUVIAL_ASSIGN(forms.up_bytes, encoded_bytes_a_value(spec));
+  }
+  return forms;
 }
 
 // Every codec with the model down as the plan has it, then with the difference.
@@ -77,7 +109,7 @@ Result<std::vector<Forms>> candidates_of(const AdviceQuestion& question) {
   if (planned != aggregate::parse_down(kSmallDown).value()) downs.emplace_back(kSmallDown);
   for (const std::string& down : downs) {
     for (const std::string codec : kCandidates) {
-      FLUVIAL_ASSIGN(Forms forms, forms_of(codec, down));
+      FLUVIAL_ASSIGN(Forms forms, forms_of(question, codec, down));
       candidates.push_back(std::move(forms));
     }
   }
@@ -96,7 +128,7 @@ AdvisedRound round_of(const AdviceQuestion& question, const Forms& forms, std::u
   round.train_s = static_cast<double>(steps) * question.step_s;
   round.up_s = update / question.up_bytes_per_s;
   round.other_s = values * (kSiteSecondsAValue + kRootSecondsAValue) +
-                  update * static_cast<double>(question.sites) * kRootSecondsAByte + kRoundTrips * question.rtt_s;
+                  update * static_cast<double>(question.sites) * kRootSecondsAByte + forms.round_trips * question.rtt_s;
   if (forms.down != "fp32") round.other_s += values * (kRootFormSecondsAValue + kSiteFormSecondsAValue);
   return round;
 }
@@ -119,7 +151,7 @@ Result<std::vector<std::vector<AdvisedRound>>> rounds_by_steps(const AdviceQuest
   for (const std::uint64_t steps : numbers) {
     std::vector<AdvisedRound>& row = rows.emplace_back();
     for (const std::string codec : kCandidates) {
-      FLUVIAL_ASSIGN(const Forms forms, forms_of(codec, down));
+      FLUVIAL_ASSIGN(const Forms forms, forms_of(question, codec, down));
       row.push_back(round_of(question, forms, steps));
     }
   }
@@ -162,10 +194,13 @@ Result<AdviceQuestion> question_of(const AdviceOptions& options, store::FileSyst
     }
     FLUVIAL_ASSIGN(const store::ModelHeader header, store::read_model_header(files, file.model));
     question.values = header.schema.value_count();
+    question.schema = header.schema;
   }
   question.codec = file.plan.codec;
   question.down = file.plan.down;
   question.local_steps = file.plan.local_steps;
+  question.chunk_values = file.plan.chunk_values;
+  question.is_async = round::is_async(file.plan);
   FLUVIAL_ASSIGN(question.up_bytes_per_s, parse_rate(options.up));
   FLUVIAL_ASSIGN(question.down_bytes_per_s, parse_rate(options.down));
   FLUVIAL_ASSIGN(const std::uint64_t rtt_ms, config::parse_milliseconds(options.rtt));
@@ -198,17 +233,6 @@ void add_row(Table& table, const std::string& what, const AdvisedRound& round) {
 
 }  // namespace
 
-Result<double> bytes_a_value(const std::string& codec) {
-  FLUVIAL_TRY(aggregate::check_plan_codec(codec));
-  FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(codec));
-  if (spec.kind == kernels::CodecKind::kPowerSgd) {
-    return Error{
-        Code::kInvalidArgument,
-        "codec \"" + codec + "\": how much it sends follows from the model's matrices, and they are not known here"};
-  }
-  return encoded_bytes_a_value(spec);
-}
-
 Result<double> down_bytes_a_value(const std::string& text) {
   FLUVIAL_ASSIGN(const aggregate::Down down, aggregate::parse_down(text));
   if (down.kind == aggregate::Down::Kind::kWhole) return 4.0;
@@ -218,7 +242,12 @@ Result<double> down_bytes_a_value(const std::string& text) {
 
 Result<Advice> advise(const AdviceQuestion& question) {
   Advice advice;
-  FLUVIAL_ASSIGN(const Forms planned, forms_of(question.codec, question.down));
+  if (question.is_async) {
+    advice.note =
+        "mode = \"async\": a round is here what one site takes for an update. Windows wait for no site; they commit at "
+        "async.goal updates, whoever brings them";
+  }
+  FLUVIAL_ASSIGN(const Forms planned, forms_of(question, question.codec, question.down));
   FLUVIAL_ASSIGN(const std::vector<Forms> candidates, candidates_of(question));
   advice.planned = round_of(question, planned, question.local_steps);
   std::vector<AdvisedRound> fitted;
@@ -276,7 +305,8 @@ int run_advise(const Io& io, const AdviceOptions& options, store::FileSystem& fi
            fmt::format("\na round, and how much of it is training, by local steps and codec, with down = \"{}\":\n\n",
                        advice->chosen.down) +
            steps_table(*advice, io.terminal()) +
-           fmt::format("\nchosen: {} (docs/operations/choose.md)\n", advice->why));
+           fmt::format("\nchosen: {} (docs/operations/choose.md)\n", advice->why) +
+           (advice->note.empty() ? "" : advice->note + "\n"));
   if (options.json.empty()) return kDone;
   json::array others;
   for (const AdvisedRound& round : advice->others) others.push_back(to_json(round));
@@ -290,7 +320,8 @@ int run_advise(const Io& io, const AdviceOptions& options, store::FileSystem& fi
                                                                            {"others", std::move(others)},
                                                                            {"by_steps", std::move(by_steps)},
                                                                            {"chosen", to_json(advice->chosen)},
-                                                                           {"why", advice->why}}));
+                                                                           {"why", advice->why},
+                                                                           {"note", advice->note}}));
   return written.ok() ? kDone : fail(io, "simulate --advise", written.error());
 }
 

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cli/command.h"
+#include "core/round/schema.h"
 
 namespace fluvial::cli {
 
@@ -22,13 +24,17 @@ struct AdviceQuestion {
   std::uint64_t local_steps = 1;  // the plan's
   std::string codec = "fp32";     // the plan's
   std::string down = "fp32";      // likewise
+  bool is_async = false;          // likewise: its rounds are windows
+  // The model's tensors, where they are known: of a codec with several passes what travels follows from them.
+  std::optional<round::Schema> schema = {};
+  std::uint64_t chunk_values = 1 << 20;
 };
 
 struct AdvisedRound {
   std::string codec;
   std::string down;
   std::uint64_t local_steps = 0;
-  double down_s = 0;  // the model to the sites, which have the one before
+  double down_s = 0;  // the model to the sites, which have the one before, and what a codec hands down beside it
   double train_s = 0;
   double up_s = 0;     // the update
   double other_s = 0;  // encode, decode, add up, commit, and the round trips
@@ -43,13 +49,12 @@ struct Advice {
                                                     // the model down as chosen
   AdvisedRound chosen;
   std::string why;
+  std::string note;  // what a round stands for, where it is no round
 };
 
-// Bytes that an update of one value takes on average; kInvalidArgument: no codec that a round carries.
-Result<double> bytes_a_value(const std::string& codec);
 // Bytes that a value of the model takes on its way down; kInvalidArgument: not what a plan's `down` may be.
 Result<double> down_bytes_a_value(const std::string& down);
-// kInvalidArgument: no such codec, or no such form.
+// kInvalidArgument: no such codec, or no such form; or a codec with several passes and no schema.
 Result<Advice> advise(const AdviceQuestion& question);
 
 struct AdviceOptions {

@@ -106,8 +106,30 @@ TEST(Advise, RatesAreBitsOrBytesASecond) {
   for (const char* wrong : {"", "50", "mbit", "-1mbit", "0mbit", "5 mbit", "5mbits"}) {
     EXPECT_FALSE(parse_rate(wrong).ok()) << wrong;
   }
-  EXPECT_FALSE(bytes_a_value("powersgd").ok());
-  EXPECT_NEAR(bytes_a_value("int8").value(), 1.02, 0.01);
+}
+
+// A matrix of 1,000 rows and 500 columns: 2 columns and 2 rows go up, the columns' mean comes down, and the rows that
+// the next round begins with, 4 bytes each.
+TEST(Advise, TwoPassesSendFactorsAndTakeTheirMeansDown) {
+  AdviceQuestion question = hospital();
+  question.codec = "powersgd:rank=2";
+  question.values = 500'000;
+  const auto unknown = advise(question);
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_THAT(unknown.error().message, ::testing::HasSubstr("name the model's file in the plan"));
+  question.schema = round::Schema::make({{"w", round::DType::kF32, {1'000, 500}}}).value();
+  const Advice advice = advise(question).value();
+  EXPECT_NEAR(advice.planned.up_s, 4.0 * (2'000 + 1'000) / 6.25e6, 1e-9);
+  EXPECT_NEAR(advice.planned.down_s, 4.0 * (500'000 + 2'000 + 1'000) / 25e6, 1e-4 / 25);
+  question.codec = "fp32";
+  EXPECT_GT(advice.planned.other_s, fluvial::cli::advise(question)->planned.other_s) << "one turn more";
+}
+
+TEST(Advise, OfWindowsItSaysWhatARoundIs) {
+  AdviceQuestion question = hospital();
+  EXPECT_EQ(advise(question)->note, "");
+  question.is_async = true;
+  EXPECT_THAT(advise(question)->note, ::testing::HasSubstr("Windows wait for no site"));
 }
 
 }  // namespace
