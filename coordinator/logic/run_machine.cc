@@ -328,7 +328,7 @@ bool RunMachine::has_quorum() const {
          gather_.held().total_weight() >= plan_.weight_min;
 }
 
-// Whether somebody is in a window says nothing of its pace, and in a later pass nobody trains.
+// In a later pass nobody trains. Windows are noted when they close (try_close()).
 void RunMachine::note_pace(TimePoint now) {
   if (attempt_.attempt != AttemptId(1) || !passes_.empty() || round::is_async(plan_)) return;
   pace_.closed(attempt_.participants, gather_.held(), gather_.refusals(), now - opened_at_);
@@ -344,6 +344,7 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
     if (!round::is_async(plan_)) commit_.late = gather_.late();  // nobody is late for a window
     complete_commit();
     const round::ContributorSet& counted = commit_.contributors;
+    if (round::is_async(plan_)) pace_.window_closed(counted, now);
     out.push_back(
         Finalise{next_step(), commit_, round::is_fair(plan_) ? rates_.divisor(counted) : round::by_weights(counted)});
     return;

@@ -325,6 +325,19 @@ TEST_F(BoundedWindows, WhoDeclinesAWindowThatNothingComesIntoIsNotSlow) {
   EXPECT_THAT(participants(machine), ElementsAre(1, 2)) << "four ahead, of whom two declines are counted";
 }
 
+TEST_F(RunWindows, WhoComesSeldomIsAStraggler) {
+  RunMachine machine = opened(async_start(2), 3);
+  for (std::uint64_t version = 0; version < 9; ++version) {
+    const TimePoint now = at(std::chrono::seconds(version + 1));
+    take(machine, of({1, version % 4 == 0 ? 3U : 2U}, version), now);
+    go_on(machine);
+  }
+  ASSERT_EQ(machine.last_committed(), RoundId(9));
+  EXPECT_TRUE(machine.pace().find(SiteId(3))->straggler);
+  EXPECT_FALSE(machine.pace().find(SiteId(1))->straggler);
+  EXPECT_FALSE(machine.pace().find(SiteId(2))->straggler);
+}
+
 TEST_F(RunWindows, APartialOfTheAttemptBeforeIsTaken) {
   RunMachine machine = opened(async_start(2), 3);
   machine.tick(machine.hard_deadline());

@@ -112,6 +112,20 @@ void Pace::closed(const std::vector<Participant>& participants, const Contributo
   }
 }
 
+void Pace::window_closed(const ContributorSet& in, TimePoint now) {
+  std::map<SiteId, Duration> took;
+  for (const auto& [site, entry] : in.entries()) {
+    const auto [before, is_first] = counted_at_.try_emplace(site, now);
+    if (is_first) continue;
+    took[site] = now - std::exchange(before->second, now);
+    sites_[site].total.add(took[site]);
+  }
+  std::vector<Duration> usual;
+  for (const auto& [site, pace] : sites_) usual.push_back(pace.total.quantile(0.5));
+  const Duration median = nearest_rank(usual, 0.5);
+  for (const auto& [site, time] : took) rate(sites_[site], ratio_to(time, median));
+}
+
 const SitePace* Pace::find(SiteId site) const {
   const auto found = sites_.find(site);
   return found == sites_.end() ? nullptr : &found->second;

@@ -38,7 +38,8 @@ struct SitePace {
   TimeWindow train;     // opening sent -> update begun: training and encoding
   TimeWindow transfer;  // begun -> verified: of the update, and of the partials that carried it
   TimeWindow merge;     // added to the sums on its way
-  TimeWindow total;     // the three together; of a late round, how long it was open
+  TimeWindow
+      total;  // the three together; of a late round, how long it was open; of a window, since it was counted last
   std::uint64_t rounds = 0;
   std::uint64_t late = 0;  // of these
   double score = 1;        // how many times the median site's time; 1 until two rounds are known
@@ -57,12 +58,17 @@ class Pace {
   void closed(const std::vector<Participant>& participants, const ContributorSet& in,
               const std::vector<Refusal>& refused, Duration open_for);
 
+  // A window closed with these contributions. Nobody is late for one: what a site takes is the time from one of its
+  // updates that was counted to the next.
+  void window_closed(const ContributorSet& in, TimePoint now);
+
   const std::map<SiteId, SitePace>& sites() const { return sites_; }
   const SitePace* find(SiteId site) const;  // null: no history
   double sample_weight(SiteId site) const;  // 1, or a straggler's 1 / score, at least kSampleWeightMin
 
  private:
   std::map<SiteId, SitePace> sites_;
+  std::map<SiteId, TimePoint> counted_at_;  // in windows
 };
 
 // From when on a quorum is enough: 1.5 times the p95 of the times of the participants that are no stragglers, or 1.5

@@ -98,6 +98,33 @@ TEST(Pace, UnknownTimesTeachNothing) {
   EXPECT_TRUE(pace.sites().empty());
 }
 
+TEST(Pace, InWindowsWhoIsCountedSeldomIsAStraggler) {
+  Pace pace;
+  const auto window = [&pace](std::initializer_list<std::uint32_t> sites, Duration at) {
+    ContributorSet in;
+    for (const std::uint32_t site : sites) {
+      EXPECT_TRUE(in.add(Contribution{.site = SiteId(site), .lease = Epoch(1), .weight = 1}).ok());
+    }
+    pace.window_closed(in, TimePoint(at));
+  };
+  for (int second = 1; second <= 9; ++second) {
+    if (second % 4 == 1) {
+      window({1, 2, 3}, std::chrono::seconds(second));
+    } else {
+      window({1, 2}, std::chrono::seconds(second));
+    }
+  }
+  EXPECT_FALSE(pace.find(SiteId(1))->straggler);
+  EXPECT_EQ(pace.find(SiteId(1))->total.quantile(0.5), 1s);
+  EXPECT_EQ(pace.find(SiteId(1))->rounds, 8u);
+  ASSERT_NE(pace.find(SiteId(3)), nullptr);
+  EXPECT_TRUE(pace.find(SiteId(3))->straggler);
+  EXPECT_EQ(pace.find(SiteId(3))->score, 4);
+  EXPECT_EQ(pace.find(SiteId(3))->late, 0u) << "nobody is late for a window";
+  for (int second = 10; second <= 14; ++second) window({1, 2, 3}, std::chrono::seconds(second));
+  EXPECT_FALSE(pace.find(SiteId(3))->straggler);
+}
+
 TEST(SoftDeadline, IsThePlansUntilTwoRoundsOfHalfAreKnown) {
   Pace pace;
   const Took all{{1, 4s}, {2, 4s}, {3, 4s}, {4, 4s}};

@@ -95,7 +95,8 @@ MemberFacts member_facts(const Context& admin, const NodeEntry& node) {
   const ActiveRun* active = admin.root.runs().active();
   facts.too_heavy = active != nullptr && active->machine.is_too_heavy(node.id);
   const round::SitePace* pace = active != nullptr ? active->machine.pace().find(node.id) : nullptr;
-  if (pace != nullptr && pace->straggler) facts.straggler_score = pace->score;
+  const bool is_waited_for = active != nullptr && !round::is_async(active->machine.plan());  // windows wait for nobody
+  if (is_waited_for && pace != nullptr && pace->straggler) facts.straggler_score = pace->score;
   return facts;
 }
 
