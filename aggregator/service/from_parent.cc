@@ -124,8 +124,7 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
   if (model_.slot() == model_.slot(opening.base)) model_.forget_ahead(opening.run);  // what was made of it is given up
   want_model(opening.base);
   if (opening.pass && (opening.pass->mean || opening.pass->state)) {
-    vectors_.want(tree::called(opening.pass->mean ? *opening.pass->mean : *opening.pass->state, opening.base),
-                  {opening.epoch, opening.attempt, opening.pass->index});
+    want_vector(opening);
   } else {
     vectors_.forget();
   }
@@ -225,6 +224,13 @@ void RegionService::want_model(const round::ModelRef& model) {
   }
   model_.want(model);
   reporter_.changed();
+}
+
+void RegionService::want_vector(const wire::Opening& opening) {
+  const round::Pass& pass = *opening.pass;
+  const round::ModelRef vector = tree::called(pass.mean ? *pass.mean : *pass.state, opening.base);
+  if (!vectors_.slot(vector)) side_.spans().begun(opening.run, opening.round, round::SpanKind::kVector, now());
+  vectors_.want(vector, {opening.epoch, opening.attempt, pass.index});
 }
 
 void RegionService::base_is_here() {

@@ -24,7 +24,9 @@ RegionService::RegionService(tree::Runtime& runtime, net::TaskGroup& tasks, cons
           [this] { base_is_here(); }),
       vectors_(
           runtime, tasks, [this](v1::Envelope message) { uplink_->post(std::move(message)); },
-          [](const round::ModelRef&, const SharedBytes&) {}),
+          [this](const round::ModelRef& ref, const SharedBytes&) {
+            side_.spans().ended(ref.run, round::round_from(ref), round::SpanKind::kVector, now());
+          }),
       upload_(runtime, side_, observer, [this] { reporter_.changed(); }),
       timer_(runtime.strand),
       absence_(runtime.strand, parentless_max, [this] { send_children_away(); }),

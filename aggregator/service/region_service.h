@@ -113,6 +113,7 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   Status receipt_came(const v1::Receipt& message);
   Status model_comes(const v1::ModelAhead& message);
   void want_model(const round::ModelRef& model);
+  void want_vector(const wire::Opening& opening);
   void base_is_here();
   round::NodeReport own_report() const;
   void send_openings();

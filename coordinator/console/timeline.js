@@ -6,9 +6,9 @@ import { roundsOf, shownRun, treeOf } from './store.js';
 const LANE = 18;
 const NODES_MAX = 60;
 const LANES_MAX = 5; // of a node; further spans lie on the last
-const KINDS = ['fetch', 'train', 'reduce', 'encode', 'persist', 'send', 'stage', 'accumulate', 'finalise', 'fsync', 'publish'];
+const KINDS = ['fetch', 'vector', 'train', 'reduce', 'encode', 'persist', 'send', 'stage', 'accumulate', 'finalise', 'fsync', 'publish'];
 const WHAT = {
-  fetch: 'fetching the model', train: 'training', reduce: 'averaging the workers', encode: 'encoding', persist: 'writing the update',
+  fetch: 'fetching the model', vector: "fetching the codec's vector", train: 'training', reduce: 'averaging the workers', encode: 'encoding', persist: 'writing the update',
   send: 'uploading', stage: 'receiving', accumulate: 'adding', finalise: 'finalising', fsync: 'syncing the disk', publish: 'publishing', waiting: 'waiting',
 };
 

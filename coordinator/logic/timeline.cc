@@ -78,7 +78,8 @@ class Walk {
   // Through an operation, to where it began: here, or on the node that it got its bytes from.
   void pass(const Span& span) {
     if (span.kind == SpanKind::kStage && pass_to_sender(span)) return;
-    if (span.kind == SpanKind::kFetch && pass_to_giver(span)) return;
+    const bool is_fetched = span.kind == SpanKind::kFetch || span.kind == SpanKind::kVector;
+    if (is_fetched && pass_to_giver(span)) return;
     step(round::span_name(span.kind), node_, span.begun);
   }
 
@@ -105,10 +106,10 @@ class Walk {
   bool pass_to_giver(const Span& fetch) {
     if (++givers_ > trace_.nodes.size()) return false;  // parents that stand in a circle
     const NodeId parent = trace_.nodes.at(node_).parent;
-    const auto is_source = [&](const Span& span) { return span.kind == SpanKind::kFetch && span.ended > fetch.begun; };
+    const auto is_source = [&](const Span& span) { return span.kind == fetch.kind && span.ended > fetch.begun; };
     const Span* source = parent == node_ ? nullptr : last_of(parent, is_source);
     if (source == nullptr) return false;
-    step(round::span_name(SpanKind::kFetch), node_, source->ended);
+    step(round::span_name(fetch.kind), node_, source->ended);
     node_ = parent;
     pass(*source);
     return true;
@@ -145,6 +146,7 @@ struct Phrase {
   std::string_view its;  // after another step of the same node
 };
 constexpr Phrase kPhrases[] = {{"fetch", "fetching the model at", "model fetch"},
+                               {"vector", "fetching the codec's vector at", "vector fetch"},
                                {"train", "training at", "training"},
                                {"reduce", "averaging the workers at", "averaging of workers"},
                                {"encode", "encoding at", "encoding"},

@@ -159,6 +159,17 @@ TEST(CriticalPath, AModelIsFetchedAsFastAsItComesToTheParent) {
   EXPECT_EQ(sum_of(path), s(4.1));
 }
 
+TEST(CriticalPath, SoIsTheVectorThatAPassBeginsWith) {
+  RoundTrace trace = round_of_two();
+  trace.nodes[kSiteB].spans = {span(kVector, 0.1, 2.2), span(kTrain, 2.2, 3.3), span(kSend, 3.3, 3.7)};
+  trace.nodes[kEu].spans.push_back(span(kVector, 0.1, 2.0));
+  const std::vector<CriticalStep> path = critical_path(trace);
+  ASSERT_GE(path.size(), 4u);
+  EXPECT_EQ(path[2], (CriticalStep{"vector", kEu, s(1.9)}));
+  EXPECT_EQ(path[3], (CriticalStep{"vector", kSiteB, s(0.2)}));
+  EXPECT_NE(words_of(trace, path, name).find("fetching the codec's vector at"), std::string::npos);
+}
+
 TEST(CriticalPath, OfANodeThatToldNothingTheTransferIsKnown) {
   RoundTrace trace = round_of_two();
   trace.nodes[kSiteB] = {.parent = kEu};

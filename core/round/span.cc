@@ -18,6 +18,7 @@ std::string_view span_name(SpanKind kind) {
     case SpanKind::kFinalise: return "finalise";
     case SpanKind::kFsync: return "fsync";
     case SpanKind::kPublish: return "publish";
+    case SpanKind::kVector: return "vector";
   }
   return "unknown";
 }

@@ -26,11 +26,12 @@ enum class SpanKind : std::uint8_t {  // by the numbers that they have on the wi
   kFinalise = 9,                      // the coordinator: mean and optimizer
   kFsync = 10,                        // the coordinator: model files and the journal
   kPublish = 11,                      // the coordinator: the commit handed to the children's sessions
+  kVector = 12,                       // what a pass begins with beside the model, fetched as that is
 };
 inline constexpr std::array kSpanKinds = {SpanKind::kFetch,  SpanKind::kTrain,      SpanKind::kReduce,
                                           SpanKind::kEncode, SpanKind::kPersist,    SpanKind::kSend,
                                           SpanKind::kStage,  SpanKind::kAccumulate, SpanKind::kFinalise,
-                                          SpanKind::kFsync,  SpanKind::kPublish};
+                                          SpanKind::kFsync,  SpanKind::kPublish,    SpanKind::kVector};
 std::string_view span_name(SpanKind kind);                            // "fetch", "train", ...
 std::optional<SpanKind> span_kind_from_number(std::uint64_t number);  // none: of a later version
 

@@ -11,16 +11,22 @@ tree::OpenedBy opened_by(const Offer& offer) { return {offer.epoch, offer.attemp
 
 void EdgeService::apply(const FetchState& effect) {
   is_state_wanted_ = true;
-  vectors_.want(tree::called(*effect.offer.pass->state, effect.offer.base), opened_by(effect.offer));
+  want_vector(effect.offer, *effect.offer.pass->state, codec_state_);
 }
 
 void EdgeService::apply(const FetchMean& effect) {
   is_state_wanted_ = false;
-  vectors_.want(tree::called(*effect.offer.pass->mean, effect.offer.base), opened_by(effect.offer));
+  want_vector(effect.offer, *effect.offer.pass->mean, mean_);
+}
+
+void EdgeService::want_vector(const Offer& offer, const round::VectorRef& vector, const std::optional<Vector>& here) {
+  if (!here || here->digest != vector.digest) site_.span_begun(offer.run, offer.round, round::SpanKind::kVector);
+  vectors_.want(tree::called(vector, offer.base), opened_by(offer));
 }
 
 void EdgeService::on_vector(const round::ModelRef& ref, const SharedBytes& bytes) {
   if (site_.stopping) return;
+  site_.span_ended(ref.run, round::round_from(ref), round::SpanKind::kVector);
   if (is_state_wanted_) {
     codec_state_ = Vector{ref.digest, bytes};
     carry_out(machine_->state_ready(ref.digest));

@@ -132,6 +132,7 @@ class EdgeService : public tree::UplinkOwner {
     Digest digest{};
     SharedBytes bytes;
   };
+  void want_vector(const Offer& offer, const round::VectorRef& vector, const std::optional<Vector>& here);
   std::optional<Vector> codec_state_;  // of a run whose rounds hand one down, that came last
   std::optional<Vector> mean_;
   bool is_state_wanted_ = false;  // of the vector that is fetched: it is a state; else a mean

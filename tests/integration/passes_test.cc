@@ -1,6 +1,10 @@
 // Rounds with several passes (docs/design/phases.md) in a real federation: two vectors up, one down between them, and
 // models that are those of the independent loop, bit for bit.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
+
+#include <set>
 
 #include "tests/integration/harness.h"
 
@@ -14,6 +18,20 @@ class PassesTest : public FederationTest {
     wanted.codec = "powersgd:rank=1";
     return wanted;
   }
+  // What each of them did for the round is reported soon after its commit.
+  void expect_fetched_by(std::uint64_t run, std::uint64_t round, const std::set<std::string>& nodes) {
+    std::set<std::string> fetched;
+    const auto told = cli::retry(std::chrono::seconds(60), [&]() -> Result<bool> {
+      FLUVIAL_ASSIGN(const cli::json::value timeline,
+                     federation_->admin().get(fmt::format("/v1/rounds/{}/timeline?run={}", round, run)));
+      for (const cli::json::value& span : cli::array_member(timeline, "spans")) {
+        if (cli::text_member(span, "name") == "vector") fetched.insert(cli::text_member(span, "node"));
+      }
+      return fetched == nodes;
+    });
+    EXPECT_TRUE(told.ok() && *told) << "the codec's vector was fetched by "
+                                    << fmt::format("{}", fmt::join(fetched, ", "));
+  }
 };
 
 TEST_F(PassesTest, RoundsCommitThroughATree) {
@@ -24,6 +42,7 @@ TEST_F(PassesTest, RoundsCommitThroughATree) {
   expect_exact(run, 4);
   EXPECT_THAT(log_of("coordinator"), testing::HasSubstr("pass over; its mean goes down"));
   EXPECT_THAT(log_of("site-1"), testing::HasSubstr("pass encoded"));
+  expect_fetched_by(run, 3, {"aggregator-1", "site-1", "site-2", "site-3"});
 }
 
 // It has the state of the codec from the last commit, and asks in the round that was open for both passes anew.
