@@ -22,8 +22,12 @@ bool says_the_same(round::NodeReport a, const round::NodeReport& b) {
 
 }  // namespace
 
-Reporter::Reporter(Runtime& runtime, Own own, Post post)
-    : runtime_(runtime), own_(std::move(own)), post_(std::move(post)), timer_(runtime.strand) {}
+Reporter::Reporter(Runtime& runtime, Own own, Post post, Often often)
+    : runtime_(runtime),
+      own_(std::move(own)),
+      post_(std::move(post)),
+      timer_(runtime.strand),
+      pace_(often.per_second, often.at_once, runtime.clock.now()) {}
 
 void Reporter::parent_up(bool takes_reports) {
   parent_down();
@@ -42,7 +46,7 @@ void Reporter::parent_down() {
 
 void Reporter::changed() {
   note_doing(own_());
-  plan(flushed_ + kChangesInterval);
+  plan_change();
 }
 
 void Reporter::note_doing(const round::NodeReport& own) {
@@ -56,14 +60,14 @@ void Reporter::rounds_over(std::vector<round::RoundSpans> rounds) {
   std::ranges::move(rounds, std::back_inserter(rounds_));
   const std::size_t most = round::kReportedRoundsMax;
   if (rounds_.size() > most) rounds_.erase(rounds_.begin(), rounds_.end() - static_cast<std::ptrdiff_t>(most));
-  plan(flushed_ + kChangesInterval);
+  plan_change();
 }
 
 void Reporter::below(round::NodeReport report) {
   Below& known = below_[report.node];
   round::replace(known.report, std::move(report));
   known.waits = true;
-  plan(flushed_ + kChangesInterval);
+  plan_change();
 }
 
 void Reporter::plan(TimePoint at) {
@@ -95,7 +99,7 @@ void Reporter::flush() {
     one.report.rounds.clear();
   }
   for (v1::Envelope& message : wire::to_envelopes(out)) post_(std::move(message));
-  if (!out.empty()) flushed_ = now();
+  if (!out.empty()) (void)pace_.take(now());
   plan(is_transfer(*said_) ? now() + kProgressInterval : said_at_ + kAnewInterval);
 }
 

@@ -15,12 +15,12 @@ constexpr NodeId kSelf{2};
 
 class ReporterTest : public testing::Test {
  protected:
-  ReporterTest() {
+  explicit ReporterTest(const Reporter::Often& often = {}) {
     own_.node = kSelf;
     own_.doing = Doing::kIdle;
     reporter_ = std::make_unique<Reporter>(
         node_.get(), [this] { return own_; },
-        [this](v1::Envelope message) { sent_.put(std::move(*message.mutable_report())); });
+        [this](v1::Envelope message) { sent_.put(std::move(*message.mutable_report())); }, often);
   }
   ~ReporterTest() override {
     node_.on_strand([this] { reporter_.reset(); });
@@ -99,6 +99,27 @@ TEST_F(ReporterTest, OfEachNodeTheNewestGoesUpAndOnlyWhatChanged) {
   said = next();
   ASSERT_EQ(said.size(), 1u);
   EXPECT_EQ(said[kSelf].doing, Doing::kMerging);
+}
+
+class RareReportsTest : public ReporterTest {
+ protected:
+  RareReportsTest() : ReporterTest({.per_second = 1e-6, .at_once = 3}) {}
+};
+
+TEST_F(RareReportsTest, AfterARestWhatChangesGoesUpAtOnce) {
+  turn([&] { reporter_->parent_up(true); });
+  EXPECT_EQ(next()[kSelf].workers, 0u);
+  turn([&] {
+    own_.workers = 1;
+    reporter_->changed();
+  });
+  EXPECT_EQ(next()[kSelf].workers, 1u);
+  turn([&] {
+    NodeReport below = of(7, Doing::kIdle);
+    below.workers = 1;
+    reporter_->below(std::move(below));
+  });
+  EXPECT_EQ(next()[NodeId(7)].workers, 1u);
 }
 
 TEST_F(ReporterTest, ARoundGoesUpOnceAlsoWithoutAParentAtItsEnd) {
