@@ -133,5 +133,76 @@ TEST(JournalVersions, WhatAJournalOfEachEarlierFormatHoldsIsThere) {
   }
 }
 
+// The version before the histories: its content is kept, and a history begins in it as in any other.
+TEST(JournalVersions, AJournalOfTheSecondVersionIsBroughtUpToDate) {
+  for (std::uint64_t crash_at = 0;; ++crash_at) {
+    MemoryFileSystem files;
+    ASSERT_TRUE(files.make_folder("/c").ok());
+    {
+      auto old = Database::open(files, kJournalPath, std::span(kJournalSteps).first(2), "nobody").value();
+      ASSERT_TRUE(
+          old->transact([&]() -> Status {
+               FLUVIAL_TRY(old->run("INSERT INTO names VALUES ('a', 'site', 1)"));
+               FLUVIAL_TRY(old->run(
+                   "INSERT INTO nodes VALUES (1, 'site', 'a', 'eu', 1000, 'serial', 1000000, '', NULL, 7, 'w')"));
+               FLUVIAL_TRY(old->run("INSERT INTO counters VALUES ('epoch', 41), ('node', 1)"));
+               const Digest hash = digest_of("secret");
+               FLUVIAL_TRY(old->run("INSERT INTO tokens VALUES ('used', ?, 'site', 'a', 'eu', 9, 7, 6)", {hash}));
+               return old->run("INSERT INTO leases VALUES (1, 0, 40)");
+             })
+              .ok());
+    }
+    files.fail_at(crash_at, Fault::kCrash);
+    const bool opened = CoordinatorJournal::open(files, kJournalPath).ok();
+    const bool crashed = files.crashed();
+    files.restart(Unsynced::kTorn, crash_at);
+    auto journal = CoordinatorJournal::open(files, kJournalPath);
+    ASSERT_TRUE(journal.ok()) << journal.error().to_string() << " after a crash at operation " << crash_at;
+    EXPECT_EQ((*journal)->node(NodeId(1)).value()->quarantine_reason, "w");
+    EXPECT_EQ((*journal)->tokens()->at(0).uses, 1U) << "a token stays used";
+    EXPECT_EQ((*journal)->enrolments("a").value(), 1U);
+    EXPECT_TRUE((*journal)->lineage().value().empty());
+    EXPECT_TRUE((*journal)->lost().value().empty());
+    EXPECT_TRUE((*journal)->meet(NodeId(1), {round::HistoryId(0), Epoch(41), {}}, at(5)).ok());
+    EXPECT_FALSE((*journal)->meet(NodeId(1), {round::HistoryId(0), Epoch(42), {}}, at(5)).ok());
+    EXPECT_EQ((*journal)->begin_history(round::HistoryId(7), Epoch(), at(0))->began, Epoch(42));
+    EXPECT_EQ((*journal)->leases()->at(0).epoch, Epoch(43));
+    if (!crashed) {
+      EXPECT_TRUE(opened);
+      break;
+    }
+  }
+}
+
+TEST(JournalVersions, AJournalOfTheFirstVersionIsBroughtUpToDate) {
+  for (std::uint64_t crash_at = 0;; ++crash_at) {
+    MemoryFileSystem files;
+    ASSERT_TRUE(files.make_folder("/c").ok());
+    {
+      auto old = Database::open(files, kJournalPath, std::span(kJournalSteps).first(1), "nobody").value();
+      ASSERT_TRUE(old->transact([&]() -> Status {
+                       FLUVIAL_TRY(old->run("INSERT INTO names VALUES ('a', 'site', 1)"));
+                       return old->run(
+                           "INSERT INTO nodes VALUES (1, 'site', 'a', 'eu', 1000, 'serial', 1000000, '', NULL)");
+                     })
+                      .ok());
+    }
+    files.fail_at(crash_at, Fault::kCrash);
+    const bool opened = CoordinatorJournal::open(files, kJournalPath).ok();
+    const bool crashed = files.crashed();
+    files.restart(Unsynced::kTorn, crash_at);
+    auto journal = CoordinatorJournal::open(files, kJournalPath);
+    ASSERT_TRUE(journal.ok()) << journal.error().to_string() << " after a crash at operation " << crash_at;
+    const NodeRow expected{NodeId(1), Role::kSite, "a", "eu", 1000, "serial", at(1000), "", {}, {}, ""};
+    EXPECT_EQ((*journal)->nodes().value(), std::vector{expected});
+    EXPECT_TRUE((*journal)->quarantine(NodeId(1), at(5), "why").ok());
+    EXPECT_EQ((*journal)->node(NodeId(1)).value()->quarantine_reason, "why");
+    if (!crashed) {
+      EXPECT_TRUE(opened);
+      break;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fluvial::store
