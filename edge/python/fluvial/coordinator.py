@@ -326,8 +326,9 @@ class Admin:
         return {"upload": self._upload(self._model_parts(path, f"/v1/models/{run}/{round}/read"))}
 
     def _start(
-        self, plan: Plan, model: Any, only: Only, continues: Optional[RunId], keep_optimizer: bool
+        self, plan: Plan, model: Any, only: Only, continues: Optional[RunId], keep_optimizer: bool, sends: bool = True
     ) -> StartedRun:
+        """sends: the model is sent; else the coordinator sees the files that are here."""
         checked = self.check_plan(plan)
         request: Dict[str, Any] = {"plan": checked["plan"]}
         if continues is not None:
@@ -336,10 +337,13 @@ class Admin:
             model = checked["model"] or None
             if model is None:
                 raise ValueError("the plan names no model: give one, or a run to continue (continues=...)")
-        if model is not None:
+        if model is None:
+            started = self._begin(request)
+        else:
             with model_file(model, only) as path, open(path, "rb") as file:
-                request["upload"] = self._upload(iter(lambda: file.read(_PART_BYTES), b""))
-        started = self._begin(request)
+                parts = iter(lambda: file.read(_PART_BYTES), b"")
+                request.update({"upload": self._upload(parts)} if sends else {"model": os.path.abspath(path)})
+                started = self._begin(request)
         return StartedRun(started["run"], checked["plan"]["name"], started["notes"])
 
     def _begin(self, request: Mapping[str, Any]) -> Any:

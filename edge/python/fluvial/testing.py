@@ -248,7 +248,7 @@ class LocalFederation(contextlib.AbstractContextManager):
             else:
                 asked[key] = value
         try:
-            started = self.admin._start(asked, model, only, continues, keep_optimizer)
+            started = self.admin._start(asked, model, only, continues, keep_optimizer, sends=False)
         except CoordinatorRefused as error:
             raise FederationFailed(f"the run was not started: {error}") from error
         for note in started.notes:
