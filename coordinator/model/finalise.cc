@@ -197,8 +197,8 @@ Result<NextModel> finalise(Parallel& parallel, const transfer::NodeSum& sum, sto
     FLUVIAL_ASSIGN(next.codec_state, means.of_passes()->next_state());
   }
   const kernels::ChunkLayout& layout = means.layout();
-  aggregate::ServerStep step(input.optimizer, layout, aggregate::layers_of(schema), input.record.round.value(),
-                             input.record.contributors.total_weight(), input.codec);
+  aggregate::ServerStep step(input.optimizer, layout, aggregate::layers_of(schema, input.optimizer),
+                             input.record.round.value(), input.record.contributors.total_weight(), input.codec);
   Buffer handed(step.handed_bytes());
   if (step.has_norms()) {
     FLUVIAL_TRY(parallel.for_each(layout.chunk_count(), [&](std::size_t i) -> Status {

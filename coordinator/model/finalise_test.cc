@@ -278,7 +278,7 @@ TEST_F(FlatFinaliseTest, StepsThatAreOfChunksAreCutAsThePlanSays) {
     const Result<NextModel> next = run(serial_, optimizer, codec);
     ASSERT_TRUE(next.ok()) << next.error().to_string();
     const auto rule = *round::parse_server_optimizer(optimizer);
-    aggregate::ServerStep step(rule, layout, aggregate::layers_of(*schema_), 4, 2, *kernels::parse_codec(codec));
+    aggregate::ServerStep step(rule, layout, aggregate::layers_of(*schema_, rule), 4, 2, *kernels::parse_codec(codec));
     std::vector<float> state = aggregate::initial_state(rule, kValues), mean(kValues), model(kValues);
     std::memcpy(model.data(), base_.data(), base_.size());
     ASSERT_TRUE(sum_.accumulator().mean(0, 2, mean).ok());

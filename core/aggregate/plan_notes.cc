@@ -1,5 +1,6 @@
 #include "core/aggregate/plan_notes.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <string_view>
 
@@ -148,20 +149,40 @@ std::vector<std::string> plan_notes(const round::Plan& plan) {
   return notes;
 }
 
-// Running statistics are means of what was seen, and no parameters: an optimizer that goes further than the mean, or
-// less far, takes a variance below 0.
+// Running statistics are means of what was seen: whoever goes further than the sites' own means, or lets what is sent
+// of one value err by another's size, takes a variance below 0.
 std::vector<std::string> model_notes(const round::Plan& plan, const round::Schema& schema) {
   const round::ServerOptimizer& optimizer = plan.optimizer;
-  if (optimizer.kind == Optimizer::kMean || (optimizer.kind == Optimizer::kFedAvg && optimizer.lr <= 1)) return {};
-  for (const round::Tensor& tensor : schema.tensors()) {
-    const std::string_view name = tensor.name;
-    if (!round::is_averaged(tensor.dtype) || (!name.ends_with("running_var") && !name.ends_with("running_mean")))
-      continue;
+  const round::ServerOptimizer usual;  // it knows the usual names
+  const auto& tensors = schema.tensors();
+  const auto found = std::ranges::find_if(tensors, [&](const round::Tensor& tensor) {
+    return round::is_averaged(tensor.dtype) && round::is_statistic(usual, tensor.name);
+  });
+  if (found == tensors.end()) return {};
+  const bool goes_no_further =
+      optimizer.kind == Optimizer::kMean || (optimizer.kind == Optimizer::kFedAvg && optimizer.lr <= 1);
+  constexpr std::string_view kThen = "may take a variance below 0: the model's outputs are NaN then";
+  constexpr std::string_view kElse = "keep them at the sites (only=...), or take another norm";
+  if (!goes_no_further && !round::is_statistic(optimizer, found->name)) {
+    const bool can_average = optimizer.kind != Optimizer::kOnebitAdam;
+    return {format_text("optimizer {} steps batch norm's running statistics too ({}), and {}. {}, {}",
+                        round::optimizer_name(optimizer.kind), found->name, kThen,
+                        can_average ? "Name them in optimizer.averaged" : "Take another optimizer", kElse)};
+  }
+  const kernels::CodecKind codec = kernels::parse_codec(plan.codec).value().kind;
+  const bool is_by_value =
+      codec == kernels::CodecKind::kFp32 || codec == kernels::CodecKind::kBf16 || codec == kernels::CodecKind::kFp16;
+  if (!is_by_value) {
     return {
-        format_text("optimizer {} steps batch norm's running statistics too ({}), and may take a variance below 0: the "
-                    "model's outputs are NaN then. Take optimizer fedavg, or keep them at the sites (only=...), or "
-                    "another norm",
-                    round::optimizer_name(optimizer.kind), name)};
+        format_text("with codec {} what is sent of batch norm's running statistics ({}) is off by what others are "
+                    "large by, and {}. Take codec fp32, bf16 or fp16, {}",
+                    plan.codec, found->name, kThen, kElse)};
+  }
+  if (round::late_is_next(plan)) {
+    return {
+        format_text("an update of an older model moves batch norm's running statistics ({}) from where they no "
+                    "longer are, and {}. Take rounds in which late = \"residual\", {}",
+                    found->name, kThen, kElse)};
   }
   return {};
 }

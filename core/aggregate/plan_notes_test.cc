@@ -37,22 +37,52 @@ TEST(PlanNotes, MomentumMultipliesWhatRandkLeavesForLater) {
   EXPECT_THAT(notes("randk:ratio=0.1", "fedavg"), IsEmpty());
 }
 
+round::Plan plan_with(const std::string& codec, const std::string& optimizer, const std::string& averaged) {
+  round::Plan plan;
+  plan.codec = codec;
+  plan.optimizer = round::parse_server_optimizer(optimizer).value();
+  if (!averaged.empty()) plan.optimizer.averaged = averaged;
+  return plan;
+}
+
+std::vector<std::string> notes_of_norm(const round::Plan& plan, const std::string& tensor,
+                                       round::DType dtype = round::DType::kF32) {
+  return model_notes(plan, round::Schema::make({{"bn.weight", round::DType::kF32, {4}}, {tensor, dtype, {4}}}).value());
+}
+
 TEST(PlanNotes, ServerOptimizersThatStepRunningStatistics) {
-  using round::DType;
-  const auto noted = [](const std::string& tensor, DType dtype, const std::string& optimizer) {
-    round::Plan plan;
-    plan.optimizer = round::parse_server_optimizer(optimizer).value();
-    return model_notes(plan, round::Schema::make({{"bn.weight", DType::kF32, {4}}, {tensor, dtype, {4}}}).value());
-  };
-  for (const char* optimizer : {"fedavgm", "fedadam", "lamb", "fedavg:lr=2"}) {
-    EXPECT_THAT(noted("bn.running_var", DType::kF32, optimizer), ElementsAre(HasSubstr("(bn.running_var)")))
+  for (const char* optimizer : {"fedavgm", "fedadam", "lamb", "fedavg:lr=2", "fedyogi"}) {
+    const round::Plan usual = plan_with("fp32", optimizer, "");
+    EXPECT_THAT(notes_of_norm(usual, "bn.running_var"), IsEmpty()) << optimizer << " averages them";
+    EXPECT_THAT(notes_of_norm(plan_with("fp32", optimizer, "none"), "bn.running_var"),
+                ElementsAre(AllOf(HasSubstr("(bn.running_var)"), HasSubstr("Name them in optimizer.averaged"))))
         << optimizer;
+    EXPECT_THAT(notes_of_norm(plan_with("fp32", optimizer, "*var"), "bn.running_var"), IsEmpty()) << optimizer;
   }
-  EXPECT_THAT(noted("running_mean", DType::kF32, "fedyogi"), ElementsAre(HasSubstr("Take optimizer fedavg")));
   for (const char* optimizer : {"fedavg", "mean"}) {
-    EXPECT_THAT(noted("bn.running_var", DType::kF32, optimizer), IsEmpty()) << optimizer;
+    EXPECT_THAT(notes_of_norm(plan_with("fp32", optimizer, "none"), "bn.running_var"), IsEmpty()) << optimizer;
   }
-  EXPECT_THAT(noted("bn.bias", DType::kF32, "fedavgm"), IsEmpty());
+  EXPECT_THAT(notes_of_norm(plan_with("fp32", "fedavgm", "none"), "bn.bias"), IsEmpty());
+  EXPECT_THAT(notes_of_norm(plan_with("fp32", "fedavgm", "none"), "running_var", round::DType::kI64), IsEmpty());
+  EXPECT_THAT(notes_of_norm(plan_with("onebit_adam", "onebit_adam", ""), "bn.running_var"),
+              ElementsAre(HasSubstr("Take another optimizer, keep them at the sites")));
+}
+
+TEST(PlanNotes, WhatReachesRunningStatisticsInexactly) {
+  for (const char* codec : {"int8", "topk", "sign", "powersgd", "int8:zstd=3", "dgc"}) {
+    const round::Plan plan = plan_with(codec, "fedavg", "");
+    EXPECT_THAT(notes_of_norm(plan, "bn.running_var"),
+                ElementsAre(AllOf(HasSubstr("(bn.running_var)"), HasSubstr("Take codec fp32, bf16 or fp16"))))
+        << codec;
+    EXPECT_THAT(notes_of_norm(plan, "bn.bias"), IsEmpty()) << codec;
+  }
+  for (const char* codec : {"fp32", "bf16", "fp16", "fp32:zstd=1"}) {
+    round::Plan plan = plan_with(codec, "fedavg", "");
+    EXPECT_THAT(notes_of_norm(plan, "bn.running_var"), IsEmpty()) << codec;
+    plan.late = "next";
+    EXPECT_THAT(notes_of_norm(plan, "bn.running_var"), ElementsAre(HasSubstr("late = \"residual\""))) << codec;
+    EXPECT_THAT(notes_of_norm(plan, "bn.bias"), IsEmpty()) << codec;
+  }
 }
 
 TEST(PlanNotes, NothingIsSaidOfTheOthers) {

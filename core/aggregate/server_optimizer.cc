@@ -74,13 +74,17 @@ std::vector<float> initial_state(const ServerOptimizer& optimizer, std::uint64_t
   return state;
 }
 
-std::vector<Layer> layers_of(const round::Schema& schema) {
+std::vector<Layer> layers_of(const round::Schema& schema, const ServerOptimizer& optimizer) {
   std::vector<Layer> layers;
   std::uint64_t offset = 0;
   for (std::size_t i = 0; i < schema.tensors().size(); ++i) {
-    if (!round::is_averaged(schema.tensors()[i].dtype)) continue;
+    const round::Tensor& tensor = schema.tensors()[i];
+    if (!round::is_averaged(tensor.dtype)) continue;
     const std::uint64_t count = schema.tensor_values(i);
-    layers.push_back({.offset_values = offset, .count = count, .scaled = schema.tensors()[i].shape.size() >= 2});
+    layers.push_back({.offset_values = offset,
+                      .count = count,
+                      .scaled = tensor.shape.size() >= 2,
+                      .is_statistic = round::is_statistic(optimizer, tensor.name)});
     offset += count;
   }
   return layers;
@@ -91,6 +95,7 @@ ServerStep::ServerStep(const ServerOptimizer& optimizer, const kernels::ChunkLay
     : optimizer_(optimizer),
       layout_(layout),
       layers_(std::move(layers)),
+      has_statistics_(std::ranges::any_of(layers_, &Layer::is_statistic)),
       round_(round),
       lr_(round::learning_rate(optimizer, round, total_weight)) {
   FLUVIAL_CHECK(round >= 1, "rounds are counted from 1");
@@ -103,14 +108,14 @@ ServerStep::ServerStep(const ServerOptimizer& optimizer, const kernels::ChunkLay
                                          .block_values = codec.block_values})
                   .value();
   }
-  if (!has_norms()) return;
+  if (!has_norms() && !has_statistics_) return;
   std::uint64_t end = 0;
   for (const Layer& layer : layers_) {
     FLUVIAL_CHECK(layer.offset_values == end, "layers in order and without gaps");
     end += layer.count;
   }
   FLUVIAL_CHECK(end == layout_.value_count, "layers that cover the model");
-  pieces_.resize(layout_.chunk_count());
+  if (has_norms()) pieces_.resize(layout_.chunk_count());
 }
 
 bool ServerStep::has_norms() const {
@@ -175,7 +180,7 @@ Status ServerStep::measure(std::size_t chunk_index, std::span<const float> mean,
   const std::span<const float> variance = state_chunk(layout_, state, 1, chunk_index);
   std::vector<Piece> pieces = pieces_of(chunk_index);
   for (Piece& piece : pieces) {
-    if (!layers_[piece.layer].scaled) continue;
+    if (!layers_[piece.layer].scaled || layers_[piece.layer].is_statistic) continue;
     const auto part = [&](std::span<const float> of) { return of.empty() ? of : of.subspan(piece.first, piece.count); };
     measure_piece(piece, part(mean), part(moment), part(variance), part(model));
   }
@@ -204,46 +209,62 @@ void ServerStep::close() {
   }
 }
 
+ServerStep::Part ServerStep::Part::of(const Piece& piece) const {
+  const auto within = [&](auto values) { return values.empty() ? values : values.subspan(piece.first, piece.count); };
+  return {within(mean), within(moment), within(variance), within(model)};
+}
+
+// Of coordinates that are independent, given the rate.
+void ServerStep::step(const Part& part, double rate, bool scaled) const {
+  const auto& [mean, moment, variance, model] = part;
+  const auto adaptive = [&](kernels::AdaptiveRule rule) {
+    kernels::apply_adaptive(rule,
+                            {.lr = rate, .beta1 = optimizer_.beta1, .beta2 = optimizer_.beta2, .tau = optimizer_.tau},
+                            mean, moment, variance, model);
+  };
+  switch (optimizer_.kind) {
+    case Optimizer::kFedAvg: return kernels::apply_sgd(rate, mean, model);
+    case Optimizer::kFedAvgM: return kernels::apply_momentum(rate, optimizer_.momentum, mean, moment, model);
+    case Optimizer::kFedAdagrad: return adaptive(kernels::AdaptiveRule::kAdagrad);
+    case Optimizer::kFedAdam: return adaptive(kernels::AdaptiveRule::kAdam);
+    case Optimizer::kFedYogi: return adaptive(kernels::AdaptiveRule::kYogi);
+    case Optimizer::kNesterov: return kernels::apply_nesterov(rate, optimizer_.momentum, mean, moment, model);
+    case Optimizer::kDelayedNesterov:
+      return kernels::apply_delayed_nesterov(delayed_options(optimizer_, rate, round_), mean, moment, variance, model);
+    case Optimizer::kSignSgd: return kernels::apply_signsgd(rate, mean, model);
+    case Optimizer::kMean: std::ranges::copy(mean, model.begin()); return;
+    case Optimizer::kLars:
+      return kernels::apply_lars(optimizer_.momentum, rate, scaled ? optimizer_.weight_decay : 0.0, mean, moment,
+                                 model);
+    case Optimizer::kLamb:
+      return kernels::apply_lamb(lamb_options(optimizer_, round_, scaled), rate, mean, moment, variance, model);
+    case Optimizer::kOnebitAdam: break;  // is of chunks
+  }
+}
+
 Status ServerStep::apply(std::size_t chunk_index, std::span<const float> mean, std::span<float> state,
                          std::span<float> model, MutableByteSpan handed) const {
   FLUVIAL_TRY(check(chunk_index, mean.size(), state.size(), model.size()));
   FLUVIAL_CHECK(handed.size() == handed_bytes(), "room for what is handed down");
   FLUVIAL_CHECK(!has_norms() || rates_.size() == layers_.size(), "norms are closed before the step");
-  const std::span<float> moment = state_chunk(layout_, state, 0, chunk_index);
-  const std::span<float> variance = state_chunk(layout_, state, 1, chunk_index);
-  const auto adaptive = [&](kernels::AdaptiveRule rule) {
-    kernels::apply_adaptive(rule,
-                            {.lr = lr_, .beta1 = optimizer_.beta1, .beta2 = optimizer_.beta2, .tau = optimizer_.tau},
-                            mean, moment, variance, model);
-  };
-  switch (optimizer_.kind) {
-    case Optimizer::kFedAvg: kernels::apply_sgd(lr_, mean, model); return {};
-    case Optimizer::kFedAvgM: kernels::apply_momentum(lr_, optimizer_.momentum, mean, moment, model); return {};
-    case Optimizer::kFedAdagrad: adaptive(kernels::AdaptiveRule::kAdagrad); return {};
-    case Optimizer::kFedAdam: adaptive(kernels::AdaptiveRule::kAdam); return {};
-    case Optimizer::kFedYogi: adaptive(kernels::AdaptiveRule::kYogi); return {};
-    case Optimizer::kNesterov: kernels::apply_nesterov(lr_, optimizer_.momentum, mean, moment, model); return {};
-    case Optimizer::kDelayedNesterov:
-      kernels::apply_delayed_nesterov(delayed_options(optimizer_, lr_, round_), mean, moment, variance, model);
-      return {};
-    case Optimizer::kSignSgd: kernels::apply_signsgd(lr_, mean, model); return {};
-    case Optimizer::kMean: std::ranges::copy(mean, model.begin()); return {};
-    case Optimizer::kOnebitAdam: {
-      const MutableByteSpan chunk = handed.empty() ? handed : onebit_->momentum(layout_).chunk(handed, chunk_index);
-      return onebit_->step(round_, lr_, mean, moment, variance, model, chunk, layout_.first_value(chunk_index));
-    }
-    case Optimizer::kLars:
-    case Optimizer::kLamb: break;
+  const Part chunk{mean, state_chunk(layout_, state, 0, chunk_index), state_chunk(layout_, state, 1, chunk_index),
+                   model};
+  if (onebit_) {
+    const MutableByteSpan momentum = handed.empty() ? handed : onebit_->momentum(layout_).chunk(handed, chunk_index);
+    return onebit_->step(round_, lr_, mean, chunk.moment, chunk.variance, model, momentum,
+                         layout_.first_value(chunk_index));
+  }
+  if (!has_norms() && !has_statistics_) {
+    step(chunk, lr_, true);
+    return {};
   }
   for (const Piece& piece : pieces_of(chunk_index)) {
-    const auto part = [&](auto of) { return of.subspan(piece.first, piece.count); };
-    const bool scaled = layers_[piece.layer].scaled;
-    if (optimizer_.kind == Optimizer::kLars) {
-      kernels::apply_lars(optimizer_.momentum, rates_[piece.layer], scaled ? optimizer_.weight_decay : 0.0, part(mean),
-                          part(moment), part(model));
+    const Layer& layer = layers_[piece.layer];
+    if (layer.is_statistic) {
+      const Part part = chunk.of(piece);
+      kernels::apply_sgd(1.0, part.mean, part.model);  // base minus the mean of base minus local
     } else {
-      kernels::apply_lamb(lamb_options(optimizer_, round_, scaled), rates_[piece.layer], part(mean), part(moment),
-                          part(variance), part(model));
+      step(chunk.of(piece), has_norms() ? rates_[piece.layer] : lr_, layer.scaled);
     }
   }
   return {};

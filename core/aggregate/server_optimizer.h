@@ -29,21 +29,23 @@ std::size_t state_vectors(const ServerOptimizer& optimizer);
 // fedadam and fedyogi, which divide by its root without a correction.
 std::vector<float> initial_state(const ServerOptimizer& optimizer, std::uint64_t value_count);
 
-// One tensor of the flat vector, for the optimizers whose rate is a layer's own. Only those with two dimensions or more
-// are scaled; biases and norms (one dimension, or none) take the plain rate and no weight decay.
+// One tensor of the flat vector. Where an optimizer's rate is a layer's own, only those with two dimensions or more are
+// scaled; biases and norms (one dimension, or none) take the plain rate and no weight decay.
 struct Layer {
   std::uint64_t offset_values = 0;
   std::uint64_t count = 0;
   bool scaled = true;
+  bool is_statistic = false;  // averaged and not stepped: the mean of the sites' own
 };
-std::vector<Layer> layers_of(const round::Schema& schema);
+std::vector<Layer> layers_of(const round::Schema& schema, const ServerOptimizer& optimizer);
 
 // One round's step over the whole model: where has_norms(), measure() for each chunk and then close(); apply() for each
 // chunk. Different chunks may be given from several threads; close() stands alone. Norms are added up in the order of
 // the chunks, so the model that comes out does not depend on the threads.
 class ServerStep {
  public:
-  // Rounds count from 1; layers in order, together the whole model (only used where has_norms()). `codec` is the
+  // Rounds count from 1; layers in order, together the whole model (none: where no rate is a layer's own, and none is a
+  // statistic). `codec` is the
   // plan's: onebit_adam says there what sites and root must both know.
   ServerStep(const ServerOptimizer& optimizer, const kernels::ChunkLayout& layout, std::vector<Layer> layers,
              std::uint64_t round, std::uint64_t total_weight, const kernels::CodecSpec& codec = {});
@@ -71,15 +73,26 @@ class ServerStep {
     double model_squares = 0;
     double step_squares = 0;
   };
+  // What a step goes through, at equal places; moment and variance are empty where the optimizer has none.
+  struct Part {
+    std::span<const float> mean;
+    std::span<float> moment;
+    std::span<float> variance;
+    std::span<float> model;
+
+    Part of(const Piece& piece) const;
+  };
   std::vector<Piece> pieces_of(std::size_t chunk_index) const;
   Status check(std::size_t chunk_index, std::size_t mean, std::size_t state, std::size_t model) const;
   void measure_piece(Piece& piece, std::span<const float> mean, std::span<const float> moment,
                      std::span<const float> variance, std::span<const float> model) const;
   double rate_of(double model_squares, double step_squares) const;
+  void step(const Part& part, double rate, bool scaled) const;
 
   ServerOptimizer optimizer_;
   kernels::ChunkLayout layout_;
   std::vector<Layer> layers_;
+  bool has_statistics_;
   std::uint64_t round_;
   double lr_;
   std::vector<std::vector<Piece>> pieces_;  // a chunk each, where has_norms()

@@ -86,7 +86,7 @@ double distance(std::span<const float> a, std::span<const float> b) {
 
 TEST(ServerStep, FollowsTheFp64OracleForManyRounds) {
   const round::Schema schema = some_schema();
-  const std::vector<Layer> layers = layers_of(schema);
+  const std::vector<Layer> layers = layers_of(schema, {});
   std::vector<reference::Layer> oracle_layers;
   for (const Layer& layer : layers) oracle_layers.push_back({layer.offset_values, layer.count, layer.scaled});
   for (const char* text : kTexts) {
@@ -122,8 +122,8 @@ TEST(ServerStep, DoesNotDependOnTheCuts) {
   const round::Schema schema = some_schema();
   for (const char* text : kTexts) {
     const auto initial = test_values::normals(schema.value_count(), 2);
-    Steps whole(text, initial, 1'000'000, layers_of(schema));
-    Steps cut(text, initial, 257, layers_of(schema));
+    Steps whole(text, initial, 1'000'000, layers_of(schema, {}));
+    Steps cut(text, initial, 257, layers_of(schema, {}));
     for (std::uint64_t round = 0; round < 5; ++round) {
       const auto mean = test_values::normals(initial.size(), 10 + round);
       whole.take(mean);
@@ -351,12 +351,62 @@ TEST(ServerStep, WarmUpAndWeightReachTheRate) {
 }
 
 TEST(ServerStep, LayersAreTheAveragedTensorsInOrder) {
-  const auto layers = layers_of(some_schema());
+  const auto layers = layers_of(some_schema(), {});
   ASSERT_EQ(layers.size(), 5U);
   EXPECT_EQ(layers[1].offset_values, 30U * 41U);
   EXPECT_EQ(layers[4].offset_values, 30U * 41U + 77 + 1);
   EXPECT_TRUE(layers[0].scaled && layers[4].scaled);
   EXPECT_FALSE(layers[1].scaled || layers[3].scaled);
+}
+
+// Two norms with their statistics, cut in the middle of one by chunks of 100; a counter is no float.
+round::Schema schema_with_norms() {
+  return round::Schema::make({{"conv", round::DType::kF32, {9, 10}},
+                              {"norm1.running_mean", round::DType::kF32, {20}},
+                              {"norm1.running_var", round::DType::kF32, {20}},
+                              {"norm1.num_batches_tracked", round::DType::kI64, {}},
+                              {"fc", round::DType::kF32, {7, 11}},
+                              {"norm2.running_var", round::DType::kF32, {300}}})
+      .value();
+}
+
+TEST(ServerStep, StatisticsAreTheMeanOfTheSitesOwnWhateverStepsTheRest) {
+  const round::Schema schema = schema_with_norms();
+  const std::vector<bool> is_statistic = [&] {
+    std::vector<bool> marks;
+    for (const Layer& layer : layers_of(schema, {})) marks.insert(marks.end(), layer.count, layer.is_statistic);
+    return marks;
+  }();
+  ASSERT_EQ(std::ranges::count(is_statistic, true), 20 + 20 + 300);
+  for (const char* text : kTexts) {
+    const ServerOptimizer optimizer = round::parse_server_optimizer(text).value();
+    if (optimizer.kind == Optimizer::kMean) continue;
+    ServerOptimizer for_all = optimizer;
+    for_all.averaged = "none";
+    const auto initial = test_values::normals(schema.value_count(), 6);
+    Steps apart(text, initial, 100, layers_of(schema, optimizer));
+    Steps stepped(text, initial, 100, layers_of(schema, for_all));
+    const std::vector<float> first_state = apart.state;
+    for (std::uint64_t round = 0; round < 4; ++round) {
+      const std::vector<float> before = apart.model;
+      // What the sites have is within 0.1 of what they were given, so no statistic below that leaves its sign.
+      const auto mean = test_values::normals(initial.size(), 20 + round, 0.1F);
+      apart.take(mean);
+      stepped.take(mean);
+      for (std::size_t i = 0; i < mean.size(); ++i) {
+        if (is_statistic[i]) {
+          ASSERT_FLOAT_EQ(apart.model[i], before[i] - mean[i]) << text << ", value " << i;
+          ASSERT_EQ(apart.state.empty() ? 0.0F : apart.state[i], first_state.empty() ? 0.0F : first_state[i]) << text;
+        } else {
+          ASSERT_EQ(apart.model[i], stepped.model[i]) << text << ", value " << i;
+        }
+      }
+    }
+    if (optimizer.kind != Optimizer::kFedAvg) {
+      EXPECT_NE(stepped.state, apart.state.empty() ? std::vector<float>{1} : apart.state) << text;
+    }
+    EXPECT_GT(distance(apart.model, stepped.model), 0.1) << text;
+  }
 }
 
 TEST(ServerStep, RefusesLengthsThatDoNotFit) {

@@ -15,6 +15,7 @@ constexpr std::size_t kTextBytesMax = 512;
 constexpr std::size_t kShownBytesMax = 200;  // of a text that is refused
 constexpr std::uint64_t kWarmupRoundsMax = 1'000'000'000;
 constexpr std::uint64_t kScaleToMax = std::uint64_t{1} << 53;
+constexpr std::size_t kPatternsMax = 32;
 
 // One number of an optimizer: its name in the text and where it may lie.
 struct Option {
@@ -136,6 +137,45 @@ Status set_option(std::string_view text, ServerOptimizer* optimizer) {
   return expected(choices_of(optimizer->kind));
 }
 
+bool has_statistics(const ServerOptimizer& optimizer) {
+  return optimizer.kind != Optimizer::kMean && optimizer.kind != Optimizer::kOnebitAdam &&
+         optimizer.averaged != kNoStatistics;
+}
+
+std::vector<std::string_view> patterns_of(std::string_view list) {
+  std::vector<std::string_view> patterns;
+  for (std::size_t from = 0; from <= list.size();) {
+    const std::size_t comma = std::min(list.find(',', from), list.size());
+    std::string_view pattern = list.substr(from, comma - from);
+    pattern.remove_prefix(std::min(pattern.find_first_not_of(' '), pattern.size()));
+    pattern.remove_suffix(pattern.size() - (pattern.find_last_not_of(' ') + 1));
+    patterns.push_back(pattern);
+    from = comma + 1;
+  }
+  return patterns;
+}
+
+Status check_averaged(const ServerOptimizer& optimizer) {
+  const auto expected = [&](std::string_view what) {
+    return Error{Code::kInvalidArgument, format_text("optimizer.averaged = '{}': expected {}",
+                                                     printable(optimizer.averaged, kShownBytesMax), what)};
+  };
+  const std::vector<std::string_view> patterns = patterns_of(optimizer.averaged);
+  const bool is_empty = std::ranges::find(patterns, std::string_view()) != patterns.end();
+  if (is_empty || optimizer.averaged.size() > kTextBytesMax || patterns.size() > kPatternsMax ||
+      printable(optimizer.averaged, kTextBytesMax) != optimizer.averaged) {
+    return expected(
+        format_text("1 to {} patterns of tensors' names, separated by commas, in at most {} characters; or "
+                    "none",
+                    kPatternsMax, kTextBytesMax));
+  }
+  const bool is_usual = optimizer.averaged == kStatistics || optimizer.averaged == kNoStatistics;
+  if (is_usual || has_statistics(optimizer)) return {};
+  return expected(
+      format_text("no patterns with optimizer {}, which {}", optimizer_name(optimizer.kind),
+                  optimizer.kind == Optimizer::kMean ? "averages every tensor" : "steps every tensor at the sites"));
+}
+
 }  // namespace
 
 std::string_view optimizer_name(Optimizer optimizer) { return entry_of(optimizer).name; }
@@ -153,6 +193,32 @@ double learning_rate(const ServerOptimizer& optimizer, std::uint64_t round, std:
     rate *= static_cast<double>(round) / static_cast<double>(optimizer.warmup_rounds);
   }
   return rate;
+}
+
+// Goes back to the last star alone: of two stars, what the first one takes need never be more than the least.
+bool fits_pattern(std::string_view pattern, std::string_view name) {
+  std::size_t at = 0, star = std::string_view::npos, taken = 0;
+  for (std::size_t i = 0; i < name.size();) {
+    if (at < pattern.size() && pattern[at] == '*') {
+      star = at++;
+      taken = i;
+    } else if (at < pattern.size() && pattern[at] == name[i]) {
+      ++at;
+      ++i;
+    } else if (star != std::string_view::npos) {
+      at = star + 1;
+      i = ++taken;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', at) == std::string_view::npos;
+}
+
+bool is_statistic(const ServerOptimizer& optimizer, std::string_view tensor) {
+  if (!has_statistics(optimizer)) return false;
+  return std::ranges::any_of(patterns_of(optimizer.averaged),
+                             [&](std::string_view pattern) { return fits_pattern(pattern, tensor); });
 }
 
 Result<ServerOptimizer> parse_server_optimizer(std::string_view text) {
@@ -220,7 +286,7 @@ Status check_server_optimizer(const ServerOptimizer& optimizer) {
         format_text("optimizer.name = warmup {} and scale_to {}: expected at most {} rounds and a weight of {}",
                     optimizer.warmup_rounds, optimizer.scale_to, kWarmupRoundsMax, kScaleToMax)};
   }
-  return {};
+  return check_averaged(optimizer);
 }
 
 bool has_momentum(Optimizer kind) {

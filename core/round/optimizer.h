@@ -40,6 +40,10 @@ enum class Optimizer : std::uint8_t {
 
 std::string_view optimizer_name(Optimizer optimizer);  // "fedavg", "fedavgm", ...: in plans, on the wire, in journals
 
+// The running statistics of batch norm as PyTorch, Flax and Keras name them.
+inline constexpr std::string_view kStatistics = "*running_mean,*running_var,*moving_mean,*moving_variance,batch_stats*";
+inline constexpr std::string_view kNoStatistics = "none";
+
 struct ServerOptimizer {
   Optimizer kind = Optimizer::kFedAvg;
   double lr = 1.0;
@@ -53,6 +57,9 @@ struct ServerOptimizer {
   double c = 0;                     // and the commits between take so much of it: in [0, 1 / every]
   std::uint64_t warmup_rounds = 0;  // the rate rises over so many first rounds
   std::uint64_t scale_to = 0;       // the total weight that lr is meant for; 0: lr holds for any
+  // Tensors that are statistics of what was seen and no parameters, as patterns of their names (is_statistic()): the
+  // next model has the mean of the sites' own, whatever the kind. A key of its own in a plan, and in no text.
+  std::string averaged = std::string(kStatistics);
   bool operator==(const ServerOptimizer&) const = default;
 
   // A kind with the defaults that its paper gives, or that suit means of pseudo-gradients: lr is 1 for fedavg, fedavgm
@@ -65,6 +72,12 @@ struct ServerOptimizer {
 // lr * min(1, round / warmup_rounds) * (total_weight / scale_to), each factor where it is asked for. Rounds count
 // from 1.
 double learning_rate(const ServerOptimizer& optimizer, std::uint64_t round, std::uint64_t total_weight);
+
+// Whether a tensor of this name is averaged and not stepped. Never by `mean`, which averages each, nor by
+// `onebit_adam`, whose momentum travels whole.
+bool is_statistic(const ServerOptimizer& optimizer, std::string_view tensor);
+// Whether a pattern of `averaged` fits a name: * stands for any characters, also none.
+bool fits_pattern(std::string_view pattern, std::string_view name);
 
 // "fedavg", "fedavgm:lr=1,momentum=0.9", "fedadam:lr=0.01,beta1=0.9,beta2=0.99,tau=0.001,warmup=5,scale_to=1000": the
 // kind, then those of its options that differ from its defaults. kInvalidArgument says what was expected.

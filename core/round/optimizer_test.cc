@@ -155,5 +155,62 @@ TEST(LearningRate, WarmsUpAndScalesWithTheWeight) {
   EXPECT_EQ(learning_rate(both, 4, 400), 2.0);
 }
 
+TEST(ServerOptimizer, APatternFitsAWholeName) {
+  const auto fits = [](std::string_view pattern, std::string_view name) { return fits_pattern(pattern, name); };
+  EXPECT_TRUE(fits("*running_var", "layer1.0.bn1.running_var"));
+  EXPECT_TRUE(fits("*running_var", "running_var"));
+  EXPECT_FALSE(fits("*running_var", "running_var.scale"));
+  EXPECT_FALSE(fits("running_var", "bn1.running_var"));
+  EXPECT_TRUE(fits("batch_stats*", "batch_stats.norm.mean"));
+  EXPECT_TRUE(fits("a*b*c", "a.b.b.c"));
+  EXPECT_TRUE(fits("a*b*c", "abc"));
+  EXPECT_FALSE(fits("a*b*c", "a.c.b"));
+  EXPECT_TRUE(fits("*", ""));
+  EXPECT_TRUE(fits("a**", "a"));
+  EXPECT_FALSE(fits("", "a"));
+  EXPECT_FALSE(fits("*ab", "aab.a"));
+  EXPECT_TRUE(fits("*ab", "aab") && fits("*ab", "aaab"));
+  EXPECT_FALSE(fits("*a*a*a*a*a*a*a*a*a*a*b", std::string(2'000, 'a'))) << "and ends soon";
+}
+
+TEST(ServerOptimizer, StatisticsAreTensorsThatAPatternOfThePlanFits) {
+  ServerOptimizer optimizer = ServerOptimizer::of(Optimizer::kFedAdam);
+  for (const char* name : {"bn1.running_mean", "layer1.0.bn1.running_var", "norm/moving_mean", "bn.moving_variance",
+                           "batch_stats.BatchNorm_0.mean"}) {
+    EXPECT_TRUE(is_statistic(optimizer, name)) << name;
+  }
+  EXPECT_FALSE(is_statistic(optimizer, "bn1.weight"));
+  optimizer.averaged = " ema.*, head.scale ";
+  EXPECT_TRUE(is_statistic(optimizer, "ema.fc.weight"));
+  EXPECT_TRUE(is_statistic(optimizer, "head.scale"));
+  EXPECT_FALSE(is_statistic(optimizer, "bn1.running_mean"));
+  optimizer.averaged = "none";
+  EXPECT_FALSE(is_statistic(optimizer, "none")) << "a word, and no pattern";
+  for (const Optimizer kind : {Optimizer::kMean, Optimizer::kOnebitAdam}) {
+    EXPECT_FALSE(is_statistic(ServerOptimizer::of(kind), "bn1.running_mean"));
+  }
+}
+
+TEST(ServerOptimizer, PatternsThatCannotBeMeant) {
+  const auto refusal_of = [](Optimizer kind, std::string averaged) {
+    ServerOptimizer optimizer = ServerOptimizer::of(kind);
+    optimizer.averaged = std::move(averaged);
+    const Status checked = check_server_optimizer(optimizer);
+    return checked.ok() ? "" : checked.error().message;
+  };
+  EXPECT_EQ(refusal_of(Optimizer::kFedAvgM, "*running_var, ema*"), "");
+  EXPECT_EQ(refusal_of(Optimizer::kMean, "none"), "");
+  const std::string expected = "expected 1 to 32 patterns of tensors' names";
+  EXPECT_THAT(refusal_of(Optimizer::kFedAvgM, ""), HasSubstr("optimizer.averaged = '': " + expected));
+  EXPECT_THAT(refusal_of(Optimizer::kFedAvgM, "a,,b"), HasSubstr(expected));
+  EXPECT_THAT(refusal_of(Optimizer::kFedAvgM, "a,b\n"), HasSubstr(expected));
+  EXPECT_THAT(refusal_of(Optimizer::kFedAvgM, std::string(513, 'a')), HasSubstr(expected));
+  std::string many = "a";
+  for (int i = 0; i < 32; ++i) many += ",a";
+  EXPECT_THAT(refusal_of(Optimizer::kFedAvgM, many), HasSubstr(expected));
+  EXPECT_THAT(refusal_of(Optimizer::kMean, "ema*"), HasSubstr("optimizer mean, which averages every tensor"));
+  EXPECT_THAT(refusal_of(Optimizer::kOnebitAdam, "ema*"), HasSubstr("optimizer onebit_adam, which steps every tensor"));
+}
+
 }  // namespace
 }  // namespace fluvial::round

@@ -55,6 +55,20 @@ void visit_async(P& plan, Visit& visit) {
         plan.async_fairness);
 }
 
+// The name first: it sets defaults, which the others change. All are bounded by check_server_optimizer().
+template <typename O, typename Visit>
+void visit_optimizer(O& optimizer, Visit& visit) {
+  visit({"optimizer.name", 16, "text", "the server optimizer, with options as in `fedadam:lr=0.02,warmup=5` (below)"},
+        optimizer);
+  visit(
+      {"optimizer.learning_rate", 17, "factor", "of the server's step; other optimizers have another default (below)"},
+      optimizer.lr);
+  visit({"optimizer.momentum", 18, "factor", "fedavgm, nesterov, delayed_nesterov, lars"}, optimizer.momentum);
+  visit({"optimizer.averaged", 41, "text",
+         "tensors that are averaged and not stepped, by patterns of their names (below); or `none`"},
+        optimizer.averaged);
+}
+
 // Calls visit(const PlanKey&, field) for each, in the order of the canonical JSON.
 template <typename P, typename Visit>
 void visit_plan(P& plan, Visit&& visit) {
@@ -104,13 +118,7 @@ void visit_plan(P& plan, Visit&& visit) {
         plan.adaptive_deadlines);
   visit({"deadlines.hard_ms", 14, "ms", "here the attempt ends; not before deadlines.soft_ms", 1, kDayMs},
         plan.hard_deadline);
-  // The name first: it sets defaults, which the next two change. All three are bounded by check_server_optimizer().
-  visit({"optimizer.name", 16, "text", "the server optimizer, with options as in `fedadam:lr=0.02,warmup=5` (below)"},
-        plan.optimizer);
-  visit(
-      {"optimizer.learning_rate", 17, "factor", "of the server's step; other optimizers have another default (below)"},
-      plan.optimizer.lr);
-  visit({"optimizer.momentum", 18, "factor", "fedavgm, nesterov, delayed_nesterov, lars"}, plan.optimizer.momentum);
+  visit_optimizer(plan.optimizer, visit);
   visit({"residual.norm_max", 19, "2-norm", "a site drops a larger residual, and counts that; 0: no bound", 0, 1e30},
         plan.residual_norm_max);
   visit({"residual.age_max_rounds", 20, "count",

@@ -27,6 +27,7 @@ inline Plan unusual_plan() {
   plan.hard_deadline = Milliseconds(90'000);
   plan.attempts_max = 1'000;
   plan.optimizer = {.kind = Optimizer::kLars, .lr = 0.5, .momentum = 0.8, .trust = 0.25, .scale_to = 900};
+  plan.optimizer.averaged = "norm*.mean,*.statistics";
   plan.residual_norm_max = 2.5;
   plan.residual_age_max_rounds = 12;
   plan.models_kept = 8;

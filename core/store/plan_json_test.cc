@@ -19,7 +19,9 @@ TEST(PlanJson, TextIsFixed) {
       R"("participants.fraction":1E0,"participants.min":1,"participants.quorum":1,)"
       R"("participants.weight_min":1,"deadlines.soft_ms":30000,"deadlines.soft_min_ms":5000,)"
       R"("deadlines.adaptive":true,"deadlines.hard_ms":60000,"optimizer.name":"fedavg:lr=1",)"
-      R"("optimizer.learning_rate":1E0,"optimizer.momentum":9E-1,"residual.norm_max":0E0,)"
+      R"("optimizer.learning_rate":1E0,"optimizer.momentum":9E-1,)"
+      R"("optimizer.averaged":"*running_mean,*running_var,*moving_mean,*moving_variance,batch_stats*",)"
+      R"("residual.norm_max":0E0,)"
       R"("residual.age_max_rounds":0,"workers.missing":"continue","workers.deadline_ms":0,"worker":{}})");
   plan = round::unusual_plan();
   const std::string text =
@@ -34,7 +36,8 @@ TEST(PlanJson, TextIsFixed) {
       R"("deadlines.soft_ms":7000,"deadlines.soft_min_ms":1500,"deadlines.adaptive":false,)"
       R"("deadlines.hard_ms":90000,)"
       R"("optimizer.name":"lars:lr=0.5,momentum=0.8,weight_decay=0,trust=0.25,scale_to=900",)"
-      R"("optimizer.learning_rate":5E-1,"optimizer.momentum":8E-1,"residual.norm_max":2.5E0,)"
+      R"("optimizer.learning_rate":5E-1,"optimizer.momentum":8E-1,)"
+      R"("optimizer.averaged":"norm*.mean,*.statistics","residual.norm_max":2.5E0,)"
       R"("residual.age_max_rounds":12,"workers.missing":"decline","workers.deadline_ms":4321,)"
       R"("worker":{"batch":3.2E1,"layers":["conv1","fc"],"lr":1E-1,"nesterov":true,"network":"wide \"resnet\"",)"
       R"("widths":[1.6E1,3.25E1]}})";

@@ -239,6 +239,7 @@ void clear_late(v1::Plan* plan) {
 v1::Plan to_proto(const round::Plan& plan) {
   v1::Plan out;
   visit_plan(plan, [&](const round::PlanKey& key, const auto& value) { PlanField(key).put(out, value); });
+  if (plan.optimizer.averaged == round::kStatistics) out.clear_optimizer_averaged();
   if (plan.down == round::Plan().down) out.clear_down();  // as from a sender that does not know it
   if (!round::late_is_next(plan)) clear_late(&out);
   if (!round::is_async(plan)) clear_async(&out);
@@ -250,6 +251,7 @@ Result<round::Plan> from_proto(const v1::Plan& plan) {
   if (plan.codec().empty() || plan.codec().size() > 64) return wrong("codec: expected a name of 1 to 64 bytes");
   round::Plan out;
   FLUVIAL_TRY(try_plan(out, [&](const round::PlanKey& key, auto& value) { return PlanField(key).get(plan, value); }));
+  if (out.optimizer.averaged.empty()) out.optimizer.averaged = round::kStatistics;
   if (out.down.empty()) out.down = round::Plan().down;
   if (out.late.empty()) {
     const round::Plan absent;

@@ -19,6 +19,7 @@ void set_opening_fields(const Opening& opening, Message& message) {
   *message.mutable_plan() = to_proto(opening.plan);
   message.mutable_plan()->clear_down();  // each transfer says it of itself; an older node would lose it on the way
   clear_late(message.mutable_plan());    // the opening itself says it, likewise
+  message.mutable_plan()->clear_optimizer_averaged();  // the coordinator's alone, and likewise
   if (opening.late) *message.mutable_late() = to_proto(*opening.late);
   if (opening.pass) *message.mutable_pass() = to_proto(*opening.pass);
   message.set_scale_bits(static_cast<std::uint32_t>(opening.scale_bits));

@@ -35,7 +35,8 @@ TEST(Plans, BytesAreFixed) {
             "6f6e763122026663ea01160a086e65737465726f7610011a08000000000000f03fea011a0a076e6574776f726b1002220d77"
             "69646520227265736e657422ea011c0a0677696474687310031a1000000000000030400000000000404040f2011174657374"
             "5f61636375726163793a6d6178f8010082022864656c74613a696e74383a626c6f636b3d3531322c726f756e64696e673d73"
-            "746f636861737469638a02046e6578749002039902000000000000e83f");
+            "746f636861737469638a02046e6578749002039902000000000000e83fca02176e6f726d2a2e6d65616e2c2a2e737461"
+            "74697374696373");
 }
 
 TEST(Plans, BothWays) {
@@ -48,8 +49,10 @@ TEST(Plans, EmptyChoiceIsTheDefault) {
   v1::Plan plan = to_proto(round::unusual_plan());
   plan.clear_workers_missing();  // of a sender that does not know the key
   plan.clear_metrics_by_site();
+  plan.clear_optimizer_averaged();
   EXPECT_EQ(from_proto(plan)->workers_missing, round::MissingWorkers::kContinue);
   EXPECT_TRUE(from_proto(plan)->metrics_by_site);
+  EXPECT_EQ(from_proto(plan)->optimizer.averaged, round::kStatistics);
 }
 
 std::string refusal(const std::function<void(v1::Plan&)>& damage) {

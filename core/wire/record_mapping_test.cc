@@ -45,6 +45,16 @@ TEST(Openings, SayNoMoreRunsThanAreTold) {
   EXPECT_EQ(from_proto(to_envelope(sent).round_open()).error().code, Code::kInvalidArgument);
 }
 
+// A node of an earlier version would lose it, and its children would find no signature of what is left.
+TEST(Openings, SayNothingOfAPlanThatAnEarlierVersionDoesNotKnow) {
+  Opening sent = opening();
+  const std::string plain = to_envelope(sent).round_open().plan().SerializeAsString();
+  sent.plan.optimizer.averaged = "ema.*";
+  sent.plan.down = "fp16";
+  round::set_mode("async", &sent.plan);
+  EXPECT_EQ(to_envelope(sent).round_open().plan().SerializeAsString(), plain);
+}
+
 TEST(Openings, SayWhichPassIsOpen) {
   Opening sent = opening();
   EXPECT_FALSE(from_proto(to_envelope(sent).round_open())->pass.has_value()) << "the round has one";

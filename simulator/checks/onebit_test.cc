@@ -43,8 +43,8 @@ class OnebitTest : public testing::TestWithParam<std::string> {
   }
   // The services' step: what it hands down.
   Buffer step(std::uint64_t round, const Values& mean, Values& state, Values& model) const {
-    const aggregate::ServerStep step(plan_.optimizer, layout(), aggregate::layers_of(schema_), round, 1,
-                                     codec_->spec());
+    const aggregate::ServerStep step(plan_.optimizer, layout(), aggregate::layers_of(schema_, plan_.optimizer), round,
+                                     1, codec_->spec());
     Buffer handed(step.handed_bytes());
     for (std::size_t i = 0; i < layout().chunk_count(); ++i) {
       const std::span<const float> of_mean = layout().of(std::span<const float>(mean), i);

@@ -3,6 +3,9 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <sstream>
+#include <string>
+#include <string_view>
 
 #include "simulator/checks/widths.h"
 
@@ -15,16 +18,39 @@ using round::Optimizer;
 struct Layer {
   std::size_t begin = 0, end = 0;
   bool scaled = false;
+  bool averaged = false;  // and not stepped
 };
 
-std::vector<Layer> layers_of(const round::Schema& schema) {
+// Whether a pattern of a plan fits a name, by trying what each star may stand for.
+bool fits(std::string_view pattern, std::string_view name) {
+  if (pattern.empty()) return name.empty();
+  if (pattern.front() != '*') {
+    return !name.empty() && pattern.front() == name.front() && fits(pattern.substr(1), name.substr(1));
+  }
+  for (std::size_t skipped = 0; skipped <= name.size(); ++skipped) {
+    if (fits(pattern.substr(1), name.substr(skipped))) return true;
+  }
+  return false;
+}
+
+bool averages(const round::ServerOptimizer& o, std::string_view name) {
+  if (o.kind == Optimizer::kMean || o.kind == Optimizer::kOnebitAdam || o.averaged == "none") return false;
+  std::istringstream list(o.averaged);
+  for (std::string pattern; std::getline(list >> std::ws, pattern, ',');) {
+    while (pattern.ends_with(' ')) pattern.pop_back();
+    if (fits(pattern, name)) return true;
+  }
+  return false;
+}
+
+std::vector<Layer> layers_of(const round::Schema& schema, const round::ServerOptimizer& o) {
   std::vector<Layer> layers;
   std::size_t at = 0;
   for (std::size_t i = 0; i < schema.tensors().size(); ++i) {
     const round::Tensor& tensor = schema.tensors()[i];
     if (!round::is_averaged(tensor.dtype)) continue;
     const auto count = static_cast<std::size_t>(schema.tensor_values(i));
-    layers.push_back({at, at + count, tensor.shape.size() >= 2});
+    layers.push_back({at, at + count, tensor.shape.size() >= 2, averages(o, tensor.name)});
     at += count;
   }
   return layers;
@@ -150,6 +176,7 @@ Step optimizer_step(const round::Plan& plan, const round::Schema& schema, std::u
                     std::uint64_t total_weight, std::span<const float> mean, const OptimizerState& before) {
   const round::ServerOptimizer& o = plan.optimizer;
   const double lr = round::learning_rate(o, round, total_weight);
+  const std::vector<Layer> layers = layers_of(schema, o);
   Step step{before, {}, {}};
   OptimizerState& s = step.next;
   switch (o.kind) {
@@ -179,10 +206,18 @@ Step optimizer_step(const round::Plan& plan, const round::Schema& schema, std::u
     case Optimizer::kLars:
     case Optimizer::kLamb:
       step.slack.resize(mean.size(), 0);
-      for (const Layer& layer : layers_of(schema)) {
+      for (const Layer& layer : layers) {
+        if (layer.averaged) continue;
         o.kind == Optimizer::kLars ? lars(o, lr, layer, mean, step) : lamb(o, lr, round, layer, mean, step);
       }
       break;
+  }
+  for (const Layer& layer : layers) {
+    for (std::size_t i = layer.begin; layer.averaged && i < layer.end; ++i) {
+      s.model[i] = narrow(wide(before.model[i]) - wide(mean[i]));
+      s.moment[i] = before.moment[i];
+      s.variance[i] = before.variance[i];
+    }
   }
   return step;
 }

@@ -54,6 +54,8 @@ void choose_optimizer(std::vector<config::TomlEntry>& plan) {
   if (codec == plan.end() || optimizer == plan.end() || optimizer->items.empty()) return;
   if (!codec->value.starts_with(kBoth) || optimizer->value.starts_with(kBoth)) return;
   optimizer->value = kBoth;
+  const auto averaged = std::ranges::find(plan, "optimizer.averaged", &config::TomlEntry::key);
+  if (averaged != plan.end()) averaged->value = round::kNoStatistics;  // it steps every tensor at the sites
 }
 
 double draw_number(Rng& rng, double low, double high, bool whole) {

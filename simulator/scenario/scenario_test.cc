@@ -59,7 +59,8 @@ deadlines.hard_ms = 300
 
 TEST(ScenarioFile, OneBitAdamIsDrawnWithBothItsHalves) {
   const auto file = ScenarioFile::parse(
-      "name = \"t\"\n[plan]\ncodec = [\"fp32\", \"onebit_adam:freeze=2\"]\noptimizer.name = [\"fedavg\", \"lamb\"]\n",
+      "name = \"t\"\n[plan]\ncodec = [\"fp32\", \"onebit_adam:freeze=2\"]\noptimizer.name = [\"fedavg\", \"lamb\"]\n"
+      "optimizer.averaged = [\"layer0\", \"*.rest\"]\n",
       "s.toml");
   ASSERT_TRUE(file.ok()) << file.error().message;
   int drawn_with_it = 0;

@@ -379,12 +379,12 @@ TEST_F(ThisVersion, RecordsEveryFieldOfEveryMessage) {
     note_contributions(frame.header.partial_begin(), seen);
   }
   // These are between a coordinator and itself.
-  EXPECT_THAT(
-      unseen(v1::Envelope::descriptor()->file(), seen),
-      testing::UnorderedElementsAre("fluvial.v1.Plan.down", "fluvial.v1.Plan.late", "fluvial.v1.Plan.staleness_max",
-                                    "fluvial.v1.Plan.staleness_power", "fluvial.v1.Plan.mode",
-                                    "fluvial.v1.Plan.async_goal", "fluvial.v1.Plan.async_lead_max",
-                                    "fluvial.v1.Plan.async_drift_max", "fluvial.v1.Plan.async_fairness"))
+  EXPECT_THAT(unseen(v1::Envelope::descriptor()->file(), seen),
+              testing::UnorderedElementsAre("fluvial.v1.Plan.down", "fluvial.v1.Plan.late",
+                                            "fluvial.v1.Plan.staleness_max", "fluvial.v1.Plan.staleness_power",
+                                            "fluvial.v1.Plan.mode", "fluvial.v1.Plan.async_goal",
+                                            "fluvial.v1.Plan.async_lead_max", "fluvial.v1.Plan.async_drift_max",
+                                            "fluvial.v1.Plan.async_fairness", "fluvial.v1.Plan.optimizer_averaged"))
       << "set the others in tests/upgrade/session.cc";
   EXPECT_THAT(unseen(v1::EnrolRequest::descriptor()->file(), seen), testing::IsEmpty())
       << "set them in tests/upgrade/session.cc";
