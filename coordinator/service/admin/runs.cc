@@ -38,12 +38,15 @@ json::object run_object(const store::RunRow& row, RoundId committed) {
   return run;
 }
 
-// The journal does not say that a run has paused because of the journal.
-void add_own_pause(const Context& admin, const store::RunRow& row, json::object& run) {
+// Where the journal does not have the last word: it does not say that a run has paused because of it, and it knows of a
+// run's end before the next one can be started.
+void add_own_status(const Context& admin, const store::RunRow& row, json::object& run) {
   const ActiveRun* active = admin.root.runs().active();
-  if (active == nullptr || active->machine.run() != row.id || active->machine.status() != RunStatus::kPaused) return;
-  run["status"] = run_status_name(active->machine.status());
-  run["reason"] = active->machine.reason();
+  if (active == nullptr || active->machine.run() != row.id) return;
+  const RunStatus own = active->machine.status();
+  if (own != RunStatus::kPaused && (is_over(own) || !is_over(row.status))) return;
+  run["status"] = run_status_name(own);
+  run["reason"] = own == RunStatus::kPaused ? active->machine.reason() : "";
 }
 
 net::Awaitable<Reply> list_runs(Context* admin, Call) {
@@ -61,7 +64,7 @@ net::Awaitable<Reply> list_runs(Context* admin, Call) {
   json::array runs;
   for (const auto& [row, committed] : *listed) {
     json::object run = run_object(row, committed);
-    add_own_pause(*admin, row, run);
+    add_own_status(*admin, row, run);
     runs.push_back(std::move(run));
   }
   co_return json::serialize(json::object{{"runs", std::move(runs)}});
@@ -80,7 +83,7 @@ net::Awaitable<Reply> show_run(Context* admin, Call call) {
     return object;
   });
   if (!shown.ok()) co_return shown.error();
-  add_own_pause(*admin, row, *shown);
+  add_own_status(*admin, row, *shown);
   const ActiveRun* active = admin->root.runs().active();
   const bool is_active = active != nullptr && active->machine.run() == *run;
   (*shown)["open"] = is_active ? open_json(*admin, active->machine) : json::value();
