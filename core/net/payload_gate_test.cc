@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/net/test_clock.h"
+
 namespace fluvial::net {
 namespace {
 
@@ -149,6 +151,136 @@ TEST(PayloadGate, OnePayloadLargerThanTheBoundPassesAlone) {
   EXPECT_TRUE(large->try_take(500, [] {}));
   large.reset();
   EXPECT_TRUE(small->try_take(1, [] {}));
+}
+
+// ---- lanes -------------------------------------------------------------------------------------------------------
+
+class LanesTest : public testing::Test {
+ protected:
+  static constexpr std::size_t kAll = 400;
+  LanesTest() : gate_(std::make_shared<PayloadGate>(PayloadGate::Limits{kAll, kAll}, &clock_)) {}
+
+  Ticket begin(std::uint64_t member, std::size_t bytes) { return gate_->try_begin(member, bytes, again_); }
+  bool take(const Ticket& ticket, std::size_t bytes) { return ticket->try_take(bytes, again_); }
+  // A payload of which most comes, and the rest seconds after another began to wait: that is of the slowest lane.
+  void trickle(std::uint64_t member) {
+    const Ticket slow = begin(member, kAll - 10);
+    EXPECT_TRUE(take(slow, kAll - 20));
+    const Ticket other = begin(1'000, 100);
+    EXPECT_FALSE(take(other, 100));
+    clock_.advance(std::chrono::seconds(7));
+    EXPECT_TRUE(take(slow, 10));
+    slow->arrived();
+  }
+
+  TestClock clock_;
+  std::shared_ptr<PayloadGate> gate_;
+  int woken_ = 0;
+  PayloadGate::Again again_ = [this] { ++woken_; };
+};
+
+TEST_F(LanesTest, WhoLetOthersWaitHoldsNoMoreThanHalfFromThenOn) {
+  trickle(1);
+  trickle(2);
+  const Ticket first = begin(1, 150);
+  const Ticket second = begin(2, 150);
+  EXPECT_TRUE(take(first, 140));
+  EXPECT_FALSE(take(second, 140)) << "both together";
+  EXPECT_TRUE(take(second, 50)) << "what is left of their half, and the first can be finished";
+  const Ticket honest = begin(3, 200);
+  EXPECT_TRUE(take(honest, 200)) << "the other half is the others', though what holds the first may never come back";
+}
+
+TEST_F(LanesTest, WhatASlowLaneHoldsIsNotCountedOn) {
+  trickle(1);
+  const Ticket slow = begin(1, 150);
+  EXPECT_TRUE(take(slow, 140));
+  const Ticket first = begin(2, 200);
+  EXPECT_TRUE(take(first, 150));
+  const Ticket second = begin(3, 200);
+  EXPECT_FALSE(take(second, 100)) << "neither could be finished before the slow one is";
+  EXPECT_TRUE(take(second, 60));
+}
+
+TEST_F(LanesTest, ASlowOneThatDoesNotEndIsCountedAsSlow) {
+  {
+    const Ticket slow = begin(1, 390);
+    EXPECT_TRUE(take(slow, 380));
+    const Ticket other = begin(2, 100);
+    EXPECT_FALSE(take(other, 100));
+    clock_.advance(std::chrono::seconds(7));
+  }  // its session ended
+  Ticket again = begin(1, 390);
+  const Ticket other = begin(2, 10);
+  EXPECT_TRUE(take(other, 10));
+  EXPECT_FALSE(take(again, 250));
+  again.reset();
+  clock_.advance(2 * PayloadLanes::kForgivenAfter);
+  const Ticket later = begin(1, 300);
+  EXPECT_TRUE(take(later, 300));
+}
+
+TEST_F(LanesTest, WhatTheGateLetsWaitIsNobodysFault) {
+  {
+    Ticket first = begin(1, 300);
+    EXPECT_TRUE(take(first, 200));
+    const Ticket second = begin(2, 300);
+    EXPECT_TRUE(take(second, 100));
+    EXPECT_FALSE(take(second, 100));
+    clock_.advance(std::chrono::seconds(7));  // in which the second waits for the first, and holds 100
+    first.reset();
+    EXPECT_TRUE(take(second, 100));
+    EXPECT_TRUE(take(second, 100));
+    second->arrived();
+  }
+  const Ticket other = begin(3, 10);
+  EXPECT_TRUE(take(other, 10));
+  const Ticket again = begin(2, 300);
+  EXPECT_TRUE(take(again, 300));
+}
+
+TEST_F(LanesTest, WhileNobodyWaitsAPayloadMayTakeItsTime) {
+  {
+    const Ticket alone = begin(1, 390);
+    EXPECT_TRUE(take(alone, 380));
+    clock_.advance(std::chrono::hours(1));
+    EXPECT_TRUE(take(alone, 10));
+    alone->arrived();
+  }
+  const Ticket other = begin(2, 10);
+  EXPECT_TRUE(take(other, 10));
+  const Ticket again = begin(1, 390);
+  EXPECT_TRUE(take(again, 390));
+}
+
+TEST_F(LanesTest, NobodyOfASlowerLaneHurriesTheOthers) {
+  trickle(1);
+  const Ticket honest = begin(2, 390);
+  EXPECT_TRUE(take(honest, 380));
+  const Ticket slow = begin(1, 100);
+  EXPECT_FALSE(take(slow, 100));
+  EXPECT_TRUE(gate_->someone_waits());
+  EXPECT_FALSE(honest->is_in_the_way());
+  const Ticket other = begin(3, 100);
+  EXPECT_FALSE(take(other, 100));
+  EXPECT_TRUE(honest->is_in_the_way());
+}
+
+TEST_F(LanesTest, WhoWaitsForItsOwnPayloadsHurriesNobody) {
+  const Ticket first = begin(1, 300);
+  EXPECT_TRUE(take(first, 100));
+  EXPECT_EQ(begin(1, 300), nullptr);
+  EXPECT_FALSE(gate_->someone_waits());
+  EXPECT_FALSE(first->is_in_the_way());
+}
+
+TEST_F(LanesTest, ASlowPayloadLargerThanItsLanePassesAloneAndKeepsNobodyOut) {
+  trickle(1);
+  const Ticket large = begin(1, 390);
+  EXPECT_TRUE(take(large, 100)) << "nothing else is here";
+  const Ticket honest = begin(2, 300);
+  EXPECT_TRUE(take(honest, 300)) << "that the larger one cannot be finished beside it is no reason to wait";
+  EXPECT_FALSE(take(large, 290));
 }
 
 TEST(PayloadGate, ATicketOutlivesItsGate) {

@@ -31,7 +31,8 @@ struct FrameProgress {
   Duration header_time{};
   Duration window_time{};
   std::uint64_t window_start_bytes = 0;
-  std::uint64_t payload_bytes = 0;  // announced
+  std::uint64_t payload_bytes = 0;               // announced
+  std::shared_ptr<PayloadGate::Ticket> payload;  // once it may come
   void restart_window(std::uint64_t bytes_now) {
     window_time = {};
     window_start_bytes = bytes_now;

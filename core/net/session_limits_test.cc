@@ -8,6 +8,7 @@
 #include "core/base/buffer_pool.h"
 #include "core/base/testing.h"
 #include "core/net/greeting.h"
+#include "core/net/test_clock.h"
 #include "core/net/test_support.h"
 #include "core/wire/frame.h"
 
@@ -177,6 +178,37 @@ TEST(SessionLimits, WhoTricklesWhileOthersWaitIsCut) {
   }
   EXPECT_EQ(server.hooks().count(reason::kSlow), 1);
   sending.join();
+  say_goodbye(threads, good);
+}
+
+// As slowly as is allowed: its member has a part of the memory alone the next time, on whichever connection.
+TEST(SessionLimits, WhoHeldOthersUpSharesAPartTheNextTime) {
+  constexpr std::size_t kAll = 8 << 20, kMost = kAll - 1'000;
+  TestClock clock;
+  Threads threads;
+  ListenerSettings settings;
+  const auto gate = std::make_shared<PayloadGate>(PayloadGate::Limits{kAll, kAll}, &clock);
+  settings.session.payload_gate = gate;
+  settings.session.rate_window = std::chrono::minutes(10);  // nobody is cut here
+  TestServer server(threads, settings);
+  const auto good = *server.try_connect({}, pki().member_client(Role::kAggregator, NodeId(3), "west"));
+  v1::Envelope chunk;
+  chunk.mutable_update_chunk()->set_index(1);
+  {
+    RawPeer slow(threads, server.port());
+    ASSERT_TRUE(slow.write((*wire::encode_head(chunk, kAll, {})).span()).ok());
+    ASSERT_TRUE(slow.write(Buffer(kMost).span()).ok());
+    look_until([&] { return gate->bytes_used() == kAll; });
+    const std::jthread sending([&] { EXPECT_TRUE(exchange(threads, good, 1, 4 << 20).ok()); });
+    look_until([&] { return gate->someone_waits(); });
+    clock.advance(std::chrono::seconds(9));
+    ASSERT_TRUE(slow.write(Buffer(kAll - kMost).span()).ok());
+  }
+  look_until([&] { return gate->bytes_used() == 0; });
+  const auto beside = gate->try_begin(3, 1'000, [] {});
+  EXPECT_TRUE(beside->try_take(1'000, [] {}));
+  EXPECT_FALSE(gate->try_begin(7, kAll, [] {})->try_take(kAll * 3 / 4, [] {}));
+  EXPECT_TRUE(gate->try_begin(8, kAll, [] {})->try_take(kAll * 3 / 4, [] {}));
   say_goodbye(threads, good);
 }
 

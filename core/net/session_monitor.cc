@@ -106,7 +106,7 @@ void SessionImpl::check_frame(Duration elapsed) {
   const auto bytes = static_cast<double>(stream_->plaintext_in() - frame.window_start_bytes);
   const double rate = bytes / seconds(frame.window_time);
   double least = static_cast<double>(settings_.min_rate_bytes_per_s);
-  if (settings_.payload_gate != nullptr && settings_.payload_gate->someone_waits()) {
+  if (frame.payload != nullptr && frame.payload->is_in_the_way()) {
     least = std::max(least, static_cast<double>(frame.payload_bytes) / seconds(kHoldsOthersUpMax));
   }
   if (rate < least) {

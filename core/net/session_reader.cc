@@ -134,6 +134,7 @@ Awaitable<Result<Buffer>> SessionImpl::read_payload(std::size_t size, std::share
   if (size == 0) co_return Buffer();
   const auto ticket = co_await begin_payload(size);
   FLUVIAL_CO_TRY(is_over());
+  if (frame_progress_) frame_progress_->payload = ticket;
   std::vector<Buffer> pieces;
   for (std::size_t left = size; left > 0;) {
     const std::size_t piece = ticket == nullptr ? left : std::min(left, kPieceBytes);
@@ -149,6 +150,7 @@ Awaitable<Result<Buffer>> SessionImpl::read_payload(std::size_t size, std::share
     pieces.push_back(std::move(whole));
     left = 0;
   }
+  if (ticket != nullptr) ticket->arrived();
   *held = ticket;
   co_return joined(std::move(pieces), size);
 }

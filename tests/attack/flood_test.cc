@@ -3,6 +3,10 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <list>
+#include <optional>
+
 #include "tests/attack/fixture.h"
 
 namespace fluvial::attack {
@@ -93,6 +97,65 @@ TEST_F(FloodAttack, PayloadsThatAreAnnouncedAndDoNotComeHoldNoMemory) {
   const Flood trickle(std::chrono::milliseconds(500), [&](std::uint64_t) {
     for (Connection& member : members) (void)member.write(some.span());
   });
+  expect_rounds_go_on();
+}
+
+// Nearly all of a payload at once, and the end of it as slowly as is allowed; then the same on another connection.
+class Trickler {
+ public:
+  using Join = std::function<Result<Connection>()>;
+  explicit Trickler(Join join) : join_(std::move(join)) {}
+  void step() {
+    const bool goes_on = left_ > 0 ? trickle() : begin();
+    if (!goes_on || left_ == 0) connection_.reset();
+    if (!connection_) left_ = 0;
+  }
+  std::uint64_t begun() const { return begun_; }
+
+ private:
+  static constexpr std::size_t kAnnounced = 8 << 20, kDrop = 64 << 10, kLast = 16 * kDrop;
+
+  bool begin() {
+    Result<Connection> joined = join_();
+    if (!joined.ok()) return false;
+    joined->set_patience(std::chrono::seconds(1));
+    connection_.emplace(std::move(*joined));
+    v1::Envelope chunk;
+    chunk.mutable_partial_chunk()->set_index(0);
+    left_ = kLast;
+    if (!connection_->send_head(chunk, kAnnounced).ok()) return false;
+    if (!connection_->write(Buffer(kAnnounced - kLast).span()).ok()) return false;
+    ++begun_;
+    return true;
+  }
+  bool trickle() {
+    left_ -= kDrop;
+    return connection_->write(Buffer(kDrop).span()).ok();
+  }
+
+  const Join join_;
+  std::optional<Connection> connection_;
+  std::size_t left_ = 0;
+  std::atomic<std::uint64_t> begun_ = 0;
+};
+
+// They are members whom no round asks, and are never slow enough to be cut: a minute for a payload.
+TEST_F(FloodAttack, PayloadsThatTrickleDelayAFewRoundsAndNoMore) {
+  start(2, 0);
+  start_held_run(12);
+  std::list<Trickler> attackers;
+  std::list<Flood> floods;
+  for (int i = 0; i < 5; ++i) {
+    const identity::Credentials credentials = enrolled("mallory-" + std::to_string(i), "aggregator", "nowhere");
+    Trickler& attacker = attackers.emplace_back([credentials, port = coordinator_port()] {
+      return attack::join_coordinator(credentials, port, "127.0.0.1:1");
+    });
+    floods.emplace_back(std::chrono::milliseconds(400), [&attacker](std::uint64_t) { attacker.step(); });
+  }
+  const auto under_way = cli::retry(kPatience, [&]() -> Result<bool> {
+    return std::ranges::count_if(attackers, [](const Trickler& attacker) { return attacker.begun() > 0; }) >= 4;
+  });
+  EXPECT_TRUE(under_way.ok() && *under_way);
   expect_rounds_go_on();
 }
 
