@@ -18,6 +18,8 @@ namespace {
 
 using Tcp = asio::ip::tcp;
 
+constexpr std::size_t kOutboxesInAll = 16;  // as full as send() makes them: what all sessions may keep of messages
+
 bool is_cancellation(const std::exception& failure) {
   const auto* error = dynamic_cast<const boost::system::system_error*>(&failure);
   return error != nullptr && error->code() == asio::error::operation_aborted;
@@ -159,6 +161,9 @@ Result<std::shared_ptr<Listener>> Listener::open(Executor executor, const std::s
   if (settings.session.payload_gate == nullptr) {
     settings.session.payload_gate = std::make_shared<PayloadGate>(
         PayloadGate::Limits{settings.payload_bytes_in_flight_max, settings.payload_bytes_per_member_max});
+  }
+  if (settings.session.outboxes == nullptr) {
+    settings.session.outboxes = std::make_shared<OutboxBudget>(kOutboxesInAll * settings.session.outbox_bytes_max);
   }
   auto acceptor = open_acceptor(asio::make_strand(executor), host, port, settings.backlog);
   if (!acceptor.ok()) return acceptor.error();

@@ -1,5 +1,7 @@
 #include "core/net/session.h"
 
+#include <fmt/format.h>
+
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
@@ -32,6 +34,11 @@ SessionImpl::SessionImpl(std::unique_ptr<TlsStream> stream, std::optional<identi
 
 void SessionImpl::start() {
   hooks_->session_opened(remote());
+  if (settings_.outboxes != nullptr) {
+    account_ = settings_.outboxes->open([weak = weak_from_this()](std::size_t bytes) {
+      if (const auto self = weak.lock()) asio::post(self->executor_, [self, bytes] { self->end_unread(bytes); });
+    });
+  }
   tasks_running_ = 3;
   spawn(read_frames(shared_from_this()), "reader");
   spawn(write_frames(shared_from_this()), "writer");
@@ -89,8 +96,9 @@ Awaitable<Status> SessionImpl::send(std::shared_ptr<SessionImpl> self, OutFrame 
     co_await self->outbox_room_.wait();
   }
   if (self->closing_) co_return self->close_reason();
-  Outgoing out{std::move(head), std::move(frame.payload)};
-  self->outbox_bytes_ += out.size();
+  const std::size_t kept = head.size();
+  Outgoing out{std::move(head), std::move(frame.payload), kept};
+  self->count(out);
   self->enqueue(std::move(out));
   co_return Status{};
 }
@@ -98,19 +106,34 @@ Awaitable<Status> SessionImpl::send(std::shared_ptr<SessionImpl> self, OutFrame 
 void SessionImpl::post(OutFrame frame) {
   auto head = wire::encode_head(frame.header, frame.payload.bytes.size(), limits_);
   if (!head.ok()) return close({Code::kInternal, remote() + ": " + head.error().message}, true);
-  Outgoing out{std::move(*head), std::move(frame.payload)};
-  const std::size_t queued = outbox_bytes_ += out.size();
-  if (queued > 4 * settings_.outbox_bytes_max) {
-    outbox_bytes_ -= out.size();
+  const std::size_t kept = head->size() + frame.payload.bytes.size();
+  Outgoing out{std::move(*head), std::move(frame.payload), kept};
+  if (count(out) > 4 * settings_.outbox_bytes_max) {
+    uncount(out);
     return close({Code::kResourceExhausted, remote() + ": the peer does not keep up; its outbox is full"}, false);
   }
   asio::dispatch(executor_, [self = shared_from_this(), out = std::move(out)]() mutable {
     if (self->closing_) {
-      self->outbox_bytes_ -= out.size();
+      self->uncount(out);
     } else {
       self->enqueue(std::move(out));
     }
   });
+}
+
+std::size_t SessionImpl::count(const Outgoing& out) {
+  const std::size_t queued = outbox_bytes_ += out.size();
+  if (account_ != nullptr) account_->add(out.kept);
+  return queued;
+}
+
+std::size_t SessionImpl::uncount(const Outgoing& out) {
+  if (account_ != nullptr) account_->taken(out.kept);
+  return outbox_bytes_ -= out.size();
+}
+
+void SessionImpl::end_unread(std::size_t bytes) {
+  lost(reason::kStuck, fmt::format("the peer has not read {} bytes, and all sessions together keep too many", bytes));
 }
 
 void SessionImpl::enqueue(Outgoing out) {
@@ -145,6 +168,7 @@ void SessionImpl::cut() {
   stream_->close();
   monitor_timer_.cancel();
   outbox_.clear();
+  if (account_ != nullptr) account_->close();
   work_.notify_all();
 }
 

@@ -72,6 +72,7 @@ class SessionImpl : public std::enable_shared_from_this<SessionImpl> {
   struct Outgoing {
     Buffer head;
     SharedBytes payload;
+    std::size_t kept = 0;  // of size(): what this session alone keeps
     std::size_t size() const { return head.size() + payload.bytes.size(); }
   };
   struct PongDue {
@@ -100,7 +101,7 @@ class SessionImpl : public std::enable_shared_from_this<SessionImpl> {
   // session_writer.cc
   static Awaitable<void> write_frames(std::shared_ptr<SessionImpl> self);
   Awaitable<Status> write_next();
-  Awaitable<Status> write_out(Outgoing out);
+  Awaitable<Status> write_out(const Outgoing* out);
   Awaitable<Status> write_control(v1::Envelope header);
   Awaitable<Status> write_pong(PongDue due);
   Awaitable<Status> write_ping(std::uint64_t token);
@@ -117,6 +118,9 @@ class SessionImpl : public std::enable_shared_from_this<SessionImpl> {
   void ping();
   Duration tick_length() const;
 
+  std::size_t count(const Outgoing& out);    // as queued; how much is
+  std::size_t uncount(const Outgoing& out);  // thread safe, both
+  void end_unread(std::size_t bytes);
   void enqueue(Outgoing out);
   void begin_close(Error reason, bool drain);
   void cut();
@@ -131,7 +135,8 @@ class SessionImpl : public std::enable_shared_from_this<SessionImpl> {
   // Thread safe.
   std::atomic<bool> open_ = true;
   std::atomic<bool> admitted_;
-  std::atomic<std::size_t> outbox_bytes_ = 0;  // queued, or posted and not queued yet
+  std::atomic<std::size_t> outbox_bytes_ = 0;       // queued, or posted and not queued yet
+  std::shared_ptr<OutboxBudget::Account> account_;  // of what is kept of it; set before anything is queued
   std::atomic<std::uint64_t> frames_in_ = 0;
   std::atomic<std::uint64_t> frames_out_ = 0;
   std::atomic<std::uint64_t> payload_in_ = 0;

@@ -120,6 +120,48 @@ TEST(SessionLimits, APeerThatTakesNothingIsGivenUp) {
   server.hooks().wait_refused(reason::kStuck);
 }
 
+// Each frame is answered with a MiB, whether the one before was taken or not.
+Awaitable<void> answer_each(std::shared_ptr<Session> session) {
+  for (;;) {
+    const auto asked = co_await session->receive();
+    if (!asked.ok()) co_return;
+    session->post(chunk_frame(1, Buffer(1 << 20)));
+  }
+}
+
+Awaitable<Status> ask_for_one(std::shared_ptr<Session> session) {
+  FLUVIAL_CO_TRY(co_await session->send(chunk_frame(1)));
+  const auto answer = co_await session->receive();
+  co_return answer.ok() ? Status() : Status(answer.error());
+}
+
+TEST(SessionLimits, PeersThatDoNotReadKeepNoMoreThanTheBoundOfAll) {
+  constexpr std::size_t kBound = 16 << 20, kPeers = 4, kAnswers = 16;  // more than sockets hold
+  TestClock clock;
+  Threads threads;
+  ListenerSettings settings;
+  const auto outboxes = std::make_shared<OutboxBudget>(kBound, &clock);
+  settings.session.outboxes = outboxes;
+  TestServer server(threads, settings, answer_each);
+  v1::Envelope chunk;
+  chunk.mutable_update_chunk()->set_index(1);
+  const Buffer question = *wire::encode_head(chunk, 0, {});
+  std::vector<std::unique_ptr<RawPeer>> deaf;
+  for (std::size_t i = 0; i < kPeers; ++i) {
+    deaf.push_back(std::make_unique<RawPeer>(threads, server.port()));
+    for (std::size_t asked = 0; asked < kAnswers; ++asked) ASSERT_TRUE(deaf.back()->write(question.span()).ok());
+  }
+  look_until([&] { return outboxes->bytes_used() > kBound; });
+  EXPECT_EQ(server.hooks().count(reason::kStuck), 0) << "they may be slow";
+  clock.advance(OutboxBudget::kPatience);
+  const auto good = server.connect_now();
+  EXPECT_TRUE(threads.run(ask_for_one(good), good->executor()).ok());
+  EXPECT_LE(outboxes->bytes_used(), kBound);
+  server.hooks().wait_refused(reason::kStuck);
+  EXPECT_TRUE(threads.run(ask_for_one(good), good->executor()).ok());
+  say_goodbye(threads, good);
+}
+
 std::array<std::byte, wire::kPrefixBytes> prefix_of(std::uint32_t header_bytes, std::uint32_t payload_bytes) {
   std::array<std::byte, wire::kPrefixBytes> bytes;
   wire::encode_prefix({header_bytes, payload_bytes}, bytes);

@@ -39,19 +39,18 @@ Awaitable<Status> SessionImpl::write_next() {
     const std::uint64_t token = *std::exchange(ping_due_, std::nullopt);
     co_return co_await write_ping(token);
   }
-  Outgoing next = std::move(outbox_.front());
+  const Outgoing next = std::move(outbox_.front());
   outbox_.pop_front();
-  const std::size_t size = next.size();
-  FLUVIAL_CO_TRY(co_await write_out(std::move(next)));
-  if ((outbox_bytes_ -= size) <= settings_.outbox_bytes_max) outbox_room_.notify_all();
+  FLUVIAL_CO_TRY(co_await write_out(&next));
+  if (uncount(next) <= settings_.outbox_bytes_max) outbox_room_.notify_all();
   co_return Status{};
 }
 
-Awaitable<Status> SessionImpl::write_out(Outgoing out) {
-  FLUVIAL_CO_TRY(co_await stream_->write(out.head.span()));
-  FLUVIAL_CO_TRY(co_await stream_->write(out.payload.bytes));
+Awaitable<Status> SessionImpl::write_out(const Outgoing* out) {
+  FLUVIAL_CO_TRY(co_await stream_->write(out->head.span()));
+  FLUVIAL_CO_TRY(co_await stream_->write(out->payload.bytes));
   frames_out_.fetch_add(1, std::memory_order_relaxed);
-  payload_out_.fetch_add(out.payload.bytes.size(), std::memory_order_relaxed);
+  payload_out_.fetch_add(out->payload.bytes.size(), std::memory_order_relaxed);
   co_return Status{};
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "core/base/clock.h"
+#include "core/net/outbox_budget.h"
 #include "core/net/payload_gate.h"
 
 namespace fluvial::net {
@@ -48,6 +49,7 @@ struct SessionSettings {
   std::uint32_t payload_bytes_max = 8u << 20;
   std::shared_ptr<PayloadGate> payload_gate;  // shared by the sessions of a listener; none: no bound over all
   std::size_t outbox_bytes_max = 16u << 20;   // send() waits above it; post() closes the session above four times it
+  std::shared_ptr<OutboxBudget> outboxes;     // likewise shared; open() makes one of sixteen times the bound of one
 };
 
 struct ListenerSettings {
