@@ -33,6 +33,10 @@ std::string cause_of(const Record& record) {
   return cause;
 }
 
+bool comes_and_goes(const Record& record) {
+  return std::ranges::find(kComingAndGoing, record.message) != kComingAndGoing.end();
+}
+
 std::string subject_of(const Record& record) {
   for (const Field& field : record.fields) {
     if (std::ranges::find(kSubjectFields, field.key) != kSubjectFields.end()) return text_of(field);
@@ -43,19 +47,23 @@ std::string subject_of(const Record& record) {
 }  // namespace
 
 bool Repeats::admit(const Record& record, TimePoint now) {
-  if (record.level < Level::kWarn) return true;
+  const bool is_lesser = record.level < Level::kWarn;
+  if (is_lesser && !comes_and_goes(record)) return true;
   std::string name = cause_of(record);
-  std::string subject = subject_of(record);
-  if (!causes_.contains(name)) {
+  std::string subject = is_lesser ? "" : subject_of(record);
+  if (!causes_.contains(name) && is_lesser) {
+    if (lesser_ >= limits_.causes_max) return true;
+    ++lesser_;
+  } else if (!causes_.contains(name)) {
     const auto of_subject = causes_of_.find(subject);
     if (!subject.empty() && of_subject != causes_of_.end() && of_subject->second >= limits_.causes_of_one_max) {
       name = std::string(kOthers) + kSeparator + subject;
     }
-    if (causes_.size() >= limits_.causes_max && !causes_.contains(name)) name = kOthers;
+    if (causes_.size() - lesser_ >= limits_.causes_max && !causes_.contains(name)) name = kOthers;
   }
   if (causes_.empty()) oldest_ = now;
   const auto [found, is_new] =
-      causes_.try_emplace(std::move(name), Cause{.subject = subject, .since = now, .last = {}});
+      causes_.try_emplace(std::move(name), Cause{.subject = subject, .is_lesser = is_lesser, .since = now, .last = {}});
   if (is_new && !subject.empty()) ++causes_of_[std::move(subject)];
   Cause& cause = found->second;
   if (cause.written < limits_.burst) {
@@ -90,6 +98,7 @@ std::vector<Record> Repeats::take(bool all, TimePoint now) {
     }
     if (const auto of = causes_of_.find(cause.subject); of != causes_of_.end() && --of->second == 0)
       causes_of_.erase(of);
+    if (cause.is_lesser) --lesser_;
     entry = causes_.erase(entry);
   }
   return records;

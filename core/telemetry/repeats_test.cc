@@ -44,6 +44,34 @@ TEST(Repeats, WhatIsNoWarningIsNeverHeldBack) {
   EXPECT_TRUE(repeats.rest().empty());
 }
 
+Record joined(std::string member, int epoch) {
+  return {Level::kInfo, "child joined", {{"member", std::move(member)}, {"lease_epoch", epoch}}};
+}
+
+TEST(Repeats, WhoComesAndGoesFillsNoLog) {
+  Repeats repeats({.burst = 2, .window = seconds(60)});
+  int written = 0;
+  for (int i = 0; i < 100; ++i) written += repeats.admit(joined("a", i), at(0)) ? 1 : 0;
+  EXPECT_EQ(written, 2);
+  EXPECT_TRUE(repeats.admit(joined("b", 1), at(0))) << "another member";
+  EXPECT_TRUE(repeats.admit({Level::kInfo, "child left", {{"member", "a"}}}, at(0))) << "another line";
+  const std::vector<Record> due = repeats.due(at(60));
+  ASSERT_EQ(due.size(), 1u);
+  EXPECT_EQ(due[0].level, Level::kInfo);
+  EXPECT_EQ(due[0].fields, (std::vector<Field>{{"member", "a"}, {"lease_epoch", 99}, {"more", 98U}}));
+  EXPECT_TRUE(repeats.admit(joined("a", 100), at(60)));
+}
+
+TEST(Repeats, ManyWhoComeAtOnceAreWrittenAndHideNoWarning) {
+  Repeats repeats({.burst = 1, .window = seconds(60), .causes_max = 10});
+  for (int i = 0; i < 1000; ++i) EXPECT_TRUE(repeats.admit(joined(std::to_string(i), 1), at(0))) << i;
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(repeats.admit(warning("m", {{"worker", i}}), at(0))) << i;
+  EXPECT_FALSE(repeats.admit(joined("9", 2), at(1)));
+  EXPECT_EQ(repeats.due(at(61)).size(), 1u);
+  EXPECT_TRUE(repeats.admit(joined("1000", 1), at(61)));
+  EXPECT_FALSE(repeats.admit(joined("1000", 2), at(61))) << "there is room again";
+}
+
 TEST(Repeats, ASmallWindowEndsBeforeALargeOnesBeginning) {
   Repeats repeats({.burst = 1, .window = seconds(60)});
   for (const int begin : {0, 30}) {
