@@ -70,7 +70,7 @@ struct HttpResponse {
 struct HttpSettings {
   std::size_t header_bytes_max = 8 * 1024;
   std::size_t body_bytes_max = 1 << 20;
-  std::size_t connections_max = 64;  // a further one ends the one that has been without a request for the longest
+  std::size_t connections_max = 64;                    // a further one ends another, or is refused (http_places.h)
   Duration header_deadline = std::chrono::seconds(5);  // of a new connection's first byte, and of each request's header
   Duration request_deadline = std::chrono::seconds(10);  // from the first byte to the last of a request; and an answer
   Duration idle_deadline = std::chrono::seconds(60);     // between requests

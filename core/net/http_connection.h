@@ -62,6 +62,10 @@ class HttpConnection final : public LineWriter, public std::enable_shared_from_t
     });
   }
 
+  void end() {  // thread safe: whatever it does
+    asio::dispatch(executor(), [self = shared_from_this()] { self->close(); });
+  }
+
   // The next request; an answer to send instead where it is malformed; nothing when the client is done.
   struct Incoming {
     std::optional<HttpRequest> request;

@@ -19,6 +19,7 @@
 #include "core/net/greeting.h"
 #include "core/net/http.h"
 #include "core/net/http_connection.h"
+#include "core/net/http_places.h"
 #include "core/net/run_on.h"
 #include "core/net/task_group.h"
 
@@ -98,6 +99,10 @@ std::optional<UnixPeer> peer_of(Local::socket& socket) {
 class HttpServer::Impl : public std::enable_shared_from_this<HttpServer::Impl> {
  public:
   using Acceptor = std::variant<Tcp::acceptor, Local::acceptor>;
+  struct Known {
+    std::weak_ptr<HttpConnection> connection;
+    AddressKey whose;
+  };
 
   Impl(Executor executor, Executor strand, Acceptor acceptor, std::string socket_path, HttpSettings settings,
        std::shared_ptr<NetHooks> hooks)
@@ -154,51 +159,58 @@ class HttpServer::Impl : public std::enable_shared_from_this<HttpServer::Impl> {
     auto& acceptor = std::get<typename Protocol::acceptor>(self->acceptor_);
     const auto [error] = co_await acceptor.async_accept(socket, kAwaitTuple);
     if (error || self->stopping_) co_return error;
-    std::string remote = remote_of(socket);
-    if (self->connections_.size() >= self->settings_.connections_max && !self->make_room()) {
-      self->hooks_->refused(reason::kTooManySessions, remote, remote + ": too many HTTP connections");
+    HttpConnection::From from{remote_of(socket), peer_of(socket)};
+    const AddressKey whose = from.peer ? AddressKey{false, from.peer->uid} : address_key(from.remote);
+    if (!self->make_room(whose)) {
+      self->hooks_->refused(reason::kTooManySessions, from.remote, from.remote + ": too many HTTP connections");
       co_return error;
     }
-    HttpConnection::From from{std::move(remote), peer_of(socket)};
     auto connection =
         std::make_shared<HttpConnection>(HttpConnection::Socket(std::move(socket)), std::move(from), self->settings_);
     {
       const std::lock_guard lock(self->mutex_);
-      std::erase_if(self->known_, [](const std::weak_ptr<HttpConnection>& known) { return known.expired(); });
-      self->known_.push_back(connection);
+      self->known_.push_back({connection, whose});
     }
     self->connections_.spawn(connection->executor(), connection->remote(),
                              serve_http(connection, self->handler_, self->hooks_));
     co_return error;
   }
 
-  // False: all of them are being answered, or those that were sent away are still here in numbers.
-  bool make_room() {
+  // False: nobody gives way, or those who were sent away are still here in numbers.
+  bool make_room(const AddressKey& newcomer) {
     const std::lock_guard lock(mutex_);
+    std::erase_if(known_, [](const Known& known) { return known.connection.expired(); });
+    if (known_.size() < settings_.connections_max) return true;
     if (connections_.size() >= 2 * settings_.connections_max) return false;
-    std::shared_ptr<HttpConnection> stillest;
-    std::optional<TimePoint> since;
-    for (const std::weak_ptr<HttpConnection>& known : known_) {
-      auto connection = known.lock();
-      // Asked once: it may become busy on another thread at any moment.
-      const std::optional<TimePoint> its = connection == nullptr ? std::nullopt : connection->still_since();
-      if (!its || (since && *its >= *since)) continue;
-      since = its;
-      stillest = std::move(connection);
+    std::vector<HttpPlace> places;
+    std::vector<std::shared_ptr<HttpConnection>> connections;
+    for (const Known& known : known_) {
+      connections.push_back(known.connection.lock());
+      const auto& connection = connections.back();  // none: it has ended just now
+      places.push_back({known.whose, connection == nullptr ? std::optional(TimePoint()) : connection->still_since()});
     }
-    if (stillest == nullptr) return false;
-    hooks_->refused(
-        reason::kGaveWay, stillest->remote(),
-        stillest->remote() + ": an HTTP connection that asked nothing, or took no answer, gave way to a newcomer");
-    stillest->give_way();
-    std::erase_if(known_, [&](const std::weak_ptr<HttpConnection>& known) { return known.lock() == stillest; });
+    const std::optional<std::size_t> goes = who_gives_way(places, newcomer);
+    if (!goes) return false;
+    if (connections[*goes] != nullptr) send_away(*connections[*goes], places[*goes].still_since.has_value());
+    known_.erase(known_.begin() + static_cast<std::ptrdiff_t>(*goes));
     return true;
+  }
+
+  void send_away(HttpConnection& connection, bool is_still) {
+    const char* why = is_still ? ": an HTTP connection that asked nothing, or took no answer, gave way to a newcomer"
+                               : ": one of too many HTTP connections gave way to somebody else's";
+    hooks_->refused(reason::kGaveWay, connection.remote(), connection.remote() + why);
+    if (is_still) {
+      connection.give_way();
+    } else {
+      connection.end();
+    }
   }
 
   void stop_connections() {
     const std::lock_guard lock(mutex_);
-    for (const std::weak_ptr<HttpConnection>& known : known_) {
-      if (const auto connection = known.lock()) connection->stop();
+    for (const Known& known : known_) {
+      if (const auto connection = known.connection.lock()) connection->stop();
     }
   }
 
@@ -214,7 +226,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<HttpServer::Impl> {
   TaskGroup connections_;
   std::uint16_t port_ = 0;
   std::mutex mutex_;
-  std::vector<std::weak_ptr<HttpConnection>> known_;
+  std::vector<Known> known_;  // but for those who were sent away; the oldest first
 };
 
 Result<std::shared_ptr<HttpServer>> HttpServer::open(Executor executor, HttpAddress address, HttpSettings settings,

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <atomic>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/read.hpp>
@@ -54,7 +55,11 @@ class HttpTestServer {
     EXPECT_TRUE(opened.ok()) << opened.error().to_string();
     server_ = std::move(*opened);
     if (auto* tcp = std::get_if<TcpAddress>(&address_)) tcp->port = server_->port();
-    running_ = asio::co_spawn(threads.executor(), server_->run(answer), asio::use_future);
+    const auto count = [this](HttpRequest request) {
+      ++asked_;
+      return answer(std::move(request));
+    };
+    running_ = asio::co_spawn(threads.executor(), server_->run(count), asio::use_future);
   }
   ~HttpTestServer() { stop(); }
   void stop() {
@@ -63,6 +68,7 @@ class HttpTestServer {
   }
   const HttpAddress& address() const { return address_; }
   RecordingHooks& hooks() { return *hooks_; }
+  int asked() const { return asked_; }  // requests so far
   HttpReply get(std::string_view target) const { return ask("GET", target, ""); }
   HttpReply ask(std::string_view method, std::string_view target, std::string_view body) const {
     auto reply = http_request(address_, method, target, body, kLong);
@@ -72,6 +78,7 @@ class HttpTestServer {
 
  private:
   HttpAddress address_;
+  std::atomic<int> asked_ = 0;
   std::shared_ptr<RecordingHooks> hooks_ = std::make_shared<RecordingHooks>();
   std::shared_ptr<HttpServer> server_;
   std::future<void> running_;
@@ -139,6 +146,25 @@ TEST(Http, ConnectionsThatTakeNoAnswerGiveWayToThoseThatDo) {
   });
   EXPECT_EQ(reply->status, 200);
   server.hooks().wait_refused(reason::kGaveWay);
+}
+
+TEST(Http, OneAddressThatHoldsEveryPlaceKeepsNoOtherOut) {
+  Threads threads;
+  HttpTestServer server(threads, kLoopback, {.connections_max = 4, .stop_deadline = std::chrono::milliseconds(20)});
+  const auto& address = std::get<TcpAddress>(server.address());
+  const asio::ip::tcp::endpoint from(asio::ip::make_address_v4("127.0.0.66"), 0);
+  asio::io_context context;
+  std::vector<asio::ip::tcp::socket> greedy;
+  for (int i = 0; i < 5; ++i) {
+    greedy.emplace_back(context, from.protocol()).bind(from);
+    greedy.back().connect({asio::ip::address_v4::loopback(), address.port});
+    asio::write(greedy.back(), asio::buffer(std::string_view("GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")));
+    if (i == 3) look_until([&] { return server.asked() == 4; });  // all of them are being answered
+  }
+  server.hooks().wait_refused(reason::kTooManySessions);
+  EXPECT_EQ(server.get("/echo").status, 200);
+  server.hooks().wait_refused(reason::kGaveWay);
+  EXPECT_EQ(server.get("/echo").status, 200);
 }
 
 TEST(Http, AConnectionThatAsksNothingIsClosedSoon) {
