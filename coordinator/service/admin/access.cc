@@ -61,6 +61,11 @@ Access People::access_of(const net::UnixPeer& peer) const {
 
 bool People::are_more_than_own() const { return full_.users.size() > 2 || !full_.groups.empty() || !read_.empty(); }
 
+std::string Caller::who() const {
+  if (person) return "operator " + std::to_string(person->node.value());
+  return user ? "user " + std::to_string(user->uid) : "";
+}
+
 Status check_no_page(const net::HttpRequest& request) {
   const std::string_view site = request.header("sec-fetch-site");
   if (request.header("origin").empty() && (site.empty() || site == "none")) return {};

@@ -22,6 +22,8 @@ struct Caller {
   std::optional<store::AuditUser> user = {};
   std::optional<identity::PeerIdentity> person = {};  // an operator, over the network
   std::string from = {};
+
+  std::string who() const;  // what tells callers apart; empty: nobody in particular
 };
 
 // Immutable; thread safe.

@@ -10,6 +10,7 @@
 
 #include "coordinator/logic/model_reads.h"
 #include "coordinator/service/admin/uploads.h"
+#include "coordinator/service/admin/watches.h"
 #include "coordinator/service/authorities.h"
 #include "coordinator/service/feed.h"
 #include "coordinator/service/root.h"
@@ -63,6 +64,7 @@ struct Context {
   Events* events = nullptr;  // set before anybody asks
   Facts facts;
   Uploads uploads;
+  Watches watches;
   ModelReads model_reads;
   std::map<NodeId, net::Pace> renewals;                   // of operators: each is a row in the journal
   AdmissionLog* admissions = nullptr;                     // none: no entry says who is admitted

@@ -92,21 +92,21 @@ void Events::close() {
   wake_.notify_all();
 }
 
-net::Awaitable<Result<net::LineProducer>> Events::stream(std::string last_id, NodeId who) {
+net::Awaitable<Result<net::LineProducer>> Events::stream(std::string last_id, std::string who) {
   const std::size_t watching_now = watcher_count();
   if (watching_now >= kWatchersMax) {
     co_return Error{Code::kResourceExhausted,
                     std::to_string(watching_now) + " watch already: close another console first"};
   }
-  const auto of_one = std::ranges::count_if(watchers_, [who](const auto& weak) {
+  const auto of_one = std::ranges::count_if(watchers_, [&who](const auto& weak) {
     const auto other = weak.lock();
     return other && other->who == who;
   });
-  if (who != NodeId(0) && static_cast<std::size_t>(of_one) >= kOfOneMax) {
+  if (!who.empty() && static_cast<std::size_t>(of_one) >= kOfOneMax) {
     co_return Error{Code::kResourceExhausted,
                     "you watch " + std::to_string(of_one) + " times already: close another console first"};
   }
-  const auto watching = std::make_shared<Watching>(Watching{.who = who});
+  const auto watching = std::make_shared<Watching>(Watching{.who = std::move(who)});
   watchers_.push_back(watching);
   co_await look();
   if (const std::optional<std::uint64_t> number = log_.number_of(last_id)) {
@@ -174,7 +174,7 @@ namespace {
 
 net::Awaitable<net::HttpResponse> events(Context* admin, Call call) {
   std::string last_id(call.request.header("last-event-id"));
-  Result<net::LineProducer> producer = co_await admin->events->stream(std::move(last_id), owner_of(call));
+  Result<net::LineProducer> producer = co_await admin->events->stream(std::move(last_id), call.caller.who());
   if (!producer.ok()) co_return net::HttpResponse::from_error(producer.error());
   net::HttpResponse response;
   response.content_type = "text/event-stream";

@@ -20,7 +20,7 @@ namespace fluvial::coordinator::admin {
 class Events {
  public:
   static constexpr std::size_t kWatchersMax = 16;
-  static constexpr std::size_t kOfOneMax = 6;  // of an operator over the network
+  static constexpr std::size_t kOfOneMax = 8;  // of an operator, or of a user of the machine
 
   // The admin API's answer to a GET, on the strand.
   using Ask = std::function<net::Awaitable<net::HttpResponse>(net::HttpRequest request)>;
@@ -29,15 +29,15 @@ class Events {
       : runtime_(runtime), log_(epoch), ask_(std::move(ask)), changed_(runtime.strand), wake_(runtime.strand) {}
 
   void publish(const FeedLine& line);
-  // From behind the event `last_id` on, or from how things stand. kResourceExhausted: too many watch. `who`: an
-  // operator; 0: a user of the machine.
-  net::Awaitable<Result<net::LineProducer>> stream(std::string last_id, NodeId who = NodeId(0));
+  // From behind the event `last_id` on, or from how things stand. kResourceExhausted: too many watch. `who`: as
+  // Caller::who() has it.
+  net::Awaitable<Result<net::LineProducer>> stream(std::string last_id, std::string who = "");
   net::Awaitable<void> run();  // looks at what stands, until close()
   void close();
 
  private:
   struct Watching {
-    NodeId who;
+    std::string who;
     std::uint64_t sent = 0;
     bool told_of_reset = true;
   };

@@ -119,19 +119,19 @@ TEST_F(EventsTest, SoManyMayWatch) {
   EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
 }
 
-TEST_F(EventsTest, OneOperatorKeepsNobodyElseFromWatching) {
+TEST_F(EventsTest, OneCallerKeepsNobodyElseFromWatching) {
   std::vector<net::LineProducer> held;
-  const auto begins = [&](NodeId who) {
+  const auto begins = [&](const std::string& who) {
     Result<net::LineProducer> producer = runtime_.run(events_.stream("", who));
     if (producer.ok()) held.push_back(std::move(*producer));
     return producer.ok();
   };
-  for (std::size_t i = 0; i < Events::kOfOneMax; ++i) EXPECT_TRUE(begins(NodeId(9)));
-  EXPECT_FALSE(begins(NodeId(9)));
-  EXPECT_TRUE(begins(NodeId(10)));
-  EXPECT_TRUE(begins(NodeId(0)));
+  for (std::size_t i = 0; i < Events::kOfOneMax; ++i) EXPECT_TRUE(begins("user 9"));
+  EXPECT_FALSE(begins("user 9"));
+  EXPECT_TRUE(begins("operator 9"));
+  EXPECT_TRUE(begins("user 10"));
   held.clear();
-  EXPECT_TRUE(begins(NodeId(9))) << "those have gone";
+  EXPECT_TRUE(begins("user 9")) << "those have gone";
 }
 
 TEST_F(EventsTest, WhoLagsSoFarThatEventsAreGoneIsCutOff) {

@@ -148,9 +148,11 @@ net::Awaitable<void> write_events(Context* admin, std::string run_text, Result<s
 }
 
 net::Awaitable<net::HttpResponse> watch(Context* admin, Call call) {
+  Result<std::shared_ptr<void>> place = admin->watches.begin(call.caller.who());
+  if (!place.ok()) co_return net::HttpResponse::from_error(place.error());
   net::HttpResponse response;
   response.content_type = "application/x-ndjson";
-  response.lines = [admin, run = call.text("run"), from = call.number("from", 1)](
+  response.lines = [admin, place = std::move(*place), run = call.text("run"), from = call.number("from", 1)](
                        std::shared_ptr<net::LineWriter> out) { return write_events(admin, run, from, std::move(out)); };
   co_return response;
 }

@@ -7,6 +7,8 @@ namespace fluvial::coordinator::admin {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr std::uint64_t kCommitted = 150;
 
@@ -64,12 +66,13 @@ class WatchTest : public ApiTest {
     }
     return lines;
   }
-  net::LineProducer stream(const std::string& from) {
+  net::LineProducer stream(const std::string& from) { return begun(from, {.access = Access::kRead}).lines; }
+  net::HttpResponse begun(const std::string& from, Caller caller) {
     net::HttpRequest request;
     request.method = "GET";
     request.path = "/v1/rounds/watch";
     request.query = {{"run", "1"}, {"from", from}};
-    return test_.run(router_->answer(std::move(request), {.access = Access::kRead})).lines;
+    return test_.run(router_->answer(std::move(request), std::move(caller)));
   }
   RunId run_;
 };
@@ -84,6 +87,22 @@ TEST_F(WatchTest, EveryRoundIsToldOnceAndThenHowTheRunEnded) {
   EXPECT_THAT(lines.back(), HasSubstr("\"done\""));
   EXPECT_EQ(watch("149").size(), 3U);
   EXPECT_EQ(watch("151").size(), 1U) << "how it ended alone";
+}
+
+TEST_F(WatchTest, OneCallerKeepsNobodyElseFromWatching) {
+  end_run();
+  const Caller one{.access = Access::kRead, .user = store::AuditUser{1001, 1, "one"}};
+  const Caller another{.access = Access::kRead, .user = store::AuditUser{1002, 2, "another"}};
+  std::vector<net::HttpResponse> watching;
+  for (std::size_t i = 0; i < Watches::kOfOneMax; ++i) {
+    watching.push_back(begun("1", one));
+    EXPECT_EQ(watching.back().status, 200);
+  }
+  EXPECT_EQ(begun("1", one).status, 429);
+  EXPECT_EQ(begun("1", another).status, 200);
+  EXPECT_THAT(watch("1"), Not(IsEmpty()));
+  watching.pop_back();
+  EXPECT_EQ(begun("1", one).status, 200) << "one has ended";
 }
 
 TEST_F(WatchTest, ARoundThatIsNoNumberIsRefused) { EXPECT_THAT(watch("abc").front(), HasSubstr("from")); }
