@@ -212,6 +212,7 @@ Effects RunMachine::attempt_recorded(Step step, TimePoint now) {
   const bool first = attempt_.attempt == AttemptId(1) && !round::is_async(plan_);
   soft_ = now + (first ? round::soft_deadline(plan_, attempt_.participants, pace_) : Duration(plan_.soft_deadline));
   hard_ = now + plan_.hard_deadline;
+  timer_ = soft_;
   Effects out{OpenRound{}, SetTimer{soft_}};
   offer_waiting(out);
   for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));
@@ -349,10 +350,10 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
         Finalise{next_step(), commit_, round::is_fair(plan_) ? rates_.divisor(counted) : round::by_weights(counted)});
     return;
   }
-  const bool is_lost = is_pass_lost();
-  if (now < soft_ && !is_lost) return;
-  if (now < hard_ && !is_lost) {
-    out.push_back(SetTimer{hard_});
+  const TimePoint end = ends_at(now);
+  if (now < end) {
+    const TimePoint next = now < soft_ ? std::min(soft_, end) : end;
+    if (std::exchange(timer_, next) != next) out.push_back(SetTimer{next});
     return;
   }
   lost_early_ = now < hard_;
@@ -361,6 +362,14 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
   if (!round::is_async(plan_) && ++expired_attempts_ >= plan_.attempts_max) return halt_without_quorum(out);
   note_refused(gather_.refusals());
   try_again(out);
+}
+
+// When the attempt ends without a quorum. Where all who are not in were refused, or decline, the quorum will not come
+// in this attempt. The next one still leaves time to mend what was in the way: attempts are counted.
+TimePoint RunMachine::ends_at(TimePoint now) const {
+  if (is_pass_lost()) return now;
+  const bool nobody_comes = !round::is_async(plan_) && gather_.settled() && gather_.late().empty();
+  return nobody_comes ? std::min<TimePoint>(hard_, opened_at_ + plan_.soft_deadline_min) : hard_;
 }
 
 void RunMachine::halt_without_quorum(Effects& out) {

@@ -5,7 +5,8 @@
 // than the one under way does nothing, nor does taken() of an arrival that is not being taken.
 //
 //   idle -> recording -> open -> finalising -> finalised -> committing -> idle ...      halted: paused, stopped, done
-//             ^------------'  hard deadline: the next attempt of the same round, with substitutes for missing sites
+//             ^------------'  hard deadline, or nobody is left to come: the next attempt of the same round, with
+//                             substitutes for missing sites
 //   open -> reducing -> open     of a round with several passes (docs/design/phases.md), before its last one
 //
 // One of RecordAttempt, Reduce, Finalise, RecordCommit and RecordStatus is under way at a time. A person's command
@@ -269,6 +270,7 @@ class RunMachine {
   void decide(SiteId site, RoundId own);
   void try_open(Effects& out);
   void try_close(TimePoint now, Effects& out);
+  TimePoint ends_at(TimePoint now) const;
   void close_pass(TimePoint now, Effects& out);
   void begin_passes();
   bool is_pass_lost() const;
@@ -329,6 +331,7 @@ class RunMachine {
   TimePoint opened_at_;
   TimePoint soft_;
   TimePoint hard_;
+  TimePoint timer_;  // that is set
 };
 
 }  // namespace fluvial::coordinator

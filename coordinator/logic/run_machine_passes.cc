@@ -99,6 +99,7 @@ Effects RunMachine::reduced(Step step, const round::VectorRef& mean, TimePoint n
   soft_ = now + soft_time_of_pass();
   hard_ = now + plan_.hard_deadline;
   Effects out;
+  timer_ = soft_;
   if (!is_pass_lost()) out = {OpenRound{}, SetTimer{soft_}};  // else the next attempt follows at once
   for (Effect& effect : run_steps(now)) out.push_back(std::move(effect));
   return out;

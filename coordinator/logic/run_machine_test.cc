@@ -129,6 +129,35 @@ TEST_F(RunMachineTest, ARefusedSiteIsNotWaitedFor) {
   EXPECT_EQ(find<Finalise>(closing)->record.late.size(), 0u);
 }
 
+TEST_F(RunMachineTest, WhenNobodyIsLeftToComeTheNextAttemptDoesNotWaitForTheDeadlines) {
+  RunMachine machine = opened();
+  bring(machine, 1, {1}, at(1s));
+  EXPECT_TRUE(machine.refused({SiteId(2), {Code::kDataLoss, "NaN"}}, at(2s)).empty()) << "site 3 may still come";
+  const Effects declined = machine.declined(AttemptId(1), {SiteId(3), {Code::kInternal, "out of memory"}}, at(3s));
+  ASSERT_NE(find<SetTimer>(declined), nullptr);
+  EXPECT_EQ(find<SetTimer>(declined)->at, at(5s)) << "deadlines.soft_min_ms: not as fast as they decline";
+  EXPECT_EQ(find<RecordAttempt>(machine.tick(at(4s))), nullptr);
+  EXPECT_NE(find<RecordAttempt>(machine.tick(at(5s))), nullptr);
+  machine.attempt_recorded(machine.step(), at(5s));
+  machine.declined(AttemptId(2), {SiteId(3), {Code::kInternal, "out of memory"}}, at(6s));
+  machine.refused({SiteId(2), {Code::kDataLoss, "NaN"}}, at(7s));
+  const Effects paused = machine.tick(at(10s));
+  ASSERT_NE(find<RecordStatus>(paused), nullptr) << "attempts_max";
+  EXPECT_EQ(find<RecordStatus>(paused)->absent, (std::vector{SiteId(2), SiteId(3)}));
+}
+
+TEST_F(RunMachineTest, WhoMayComeByAnotherWayIsWaitedForAfterAll) {
+  RunMachine machine = opened();
+  bring(machine, 1, {1}, at(1s));
+  machine.refused({SiteId(2), {Code::kDataLoss, "NaN"}}, at(2s));
+  machine.declined(AttemptId(1), {SiteId(3), {Code::kInternal, "out of memory"}}, at(3s));
+  machine.leases_changed({{SiteId(3), Epoch(2)}});
+  const Effects early = machine.tick(at(5s));
+  EXPECT_EQ(find<RecordAttempt>(early), nullptr);
+  ASSERT_NE(find<SetTimer>(early), nullptr);
+  EXPECT_EQ(find<SetTimer>(early)->at, at(10s));
+}
+
 TEST_F(RunMachineTest, TheNextAttemptKeepsScaleParticipantsAndWhatIsIn) {
   RunMachine machine = opened();
   const round::AttemptRecord first = machine.attempt();
