@@ -214,6 +214,10 @@ Status Service::open() {
   FLUVIAL_TRY(admin_.open(admin_socket_, facts_, {settings_.admin_users, settings_.admin_readers}));
   if (settings_.admin_listen != "off") FLUVIAL_TRY(open_network());
   FLUVIAL_TRY(evaluator_->open(worker_socket_));
+  FLUVIAL_ASSIGN(const std::vector<store::RunRow> runs, holdings_.journal->runs());
+  for (const store::RunRow& run : runs) {  // who comes to evaluate one of these waits in vain
+    if (is_over(run.status)) evaluator_->run_ended({run.id, run.plan.name, std::string(run_status_name(run.status))});
+  }
   const store::AuditEntry started{
       .kind = store::AuditKind::kStarted, .user = own_user(), .detail = std::string("version ") + tree::kVersion};
   return store::AuditLog(*holdings_.journal).append(started, runtime_.clock.wall_now());

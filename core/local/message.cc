@@ -60,6 +60,12 @@ Status copy_exactly(std::string_view what, std::string_view from, std::array<std
 
 bool is_printable(char c) { return c > ' ' && c <= '~'; }
 
+void put_ended(const EndedRun& ended, v1::RunEnded* out) {
+  out->set_run(ended.run.value());
+  out->set_run_name(printable(ended.name));
+  out->set_state(printable(ended.state));
+}
+
 }  // namespace
 
 std::string_view task_kind_name(TaskKind kind) { return kind == TaskKind::kTrain ? "train" : "evaluate"; }
@@ -111,6 +117,7 @@ v1::LocalMessage attach_message(const WorkerOptions& options) {
   attach.set_evaluates(options.kind == TaskKind::kEvaluate);
   attach.set_wants_models(options.wants_models);
   attach.set_takes_kept_models(options.takes_kept_models);
+  attach.set_hears_refusals(options.hears_refusals);
   if (options.group) {
     attach.set_group(options.group->name);
     attach.set_rank(options.group->rank);
@@ -119,10 +126,12 @@ v1::LocalMessage attach_message(const WorkerOptions& options) {
   return message;
 }
 
-v1::LocalMessage attached_message(std::string_view node, const std::vector<DeviceUuid>& devices) {
+v1::LocalMessage attached_message(std::string_view node, const std::vector<DeviceUuid>& devices,
+                                  const std::vector<EndedRun>& ended) {
   v1::LocalMessage message;
   message.mutable_attached()->set_node(std::string(node));
   for (const DeviceUuid& device : devices) message.mutable_attached()->add_devices(std::string(as_text(device)));
+  for (const EndedRun& run : ended) put_ended(run, message.mutable_attached()->add_ended());
   return message;
 }
 
@@ -145,6 +154,7 @@ v1::LocalMessage task_message(const Task& task) {
   *out.mutable_schema() = wire::to_proto(task.schema);
   out.set_model_bytes(task.schema.model_bytes());
   out.set_local_steps(task.local_steps);
+  out.set_optimizer(printable(task.optimizer));
   wire::config_to_proto(task.config, out.mutable_parameters(), out.mutable_values());
   if (task.previous) {
     out.mutable_previous()->set_round(task.previous->round.value());
@@ -191,10 +201,7 @@ v1::LocalMessage detach_message(std::string_view reason) {
 
 v1::LocalMessage run_ended_message(const EndedRun& ended) {
   v1::LocalMessage message;
-  v1::RunEnded& out = *message.mutable_run_ended();
-  out.set_run(ended.run.value());
-  out.set_run_name(printable(ended.name));
-  out.set_state(printable(ended.state));
+  put_ended(ended, message.mutable_run_ended());
   return message;
 }
 
@@ -209,6 +216,15 @@ v1::LocalMessage committed_message(const CommittedModel& committed) {
   return message;
 }
 
+v1::LocalMessage update_refused_message(const RefusedUpdate& refused) {
+  v1::LocalMessage message;
+  v1::UpdateRefused& out = *message.mutable_update_refused();
+  out.set_run(refused.run.value());
+  out.set_round(refused.round.value());
+  out.set_reason(printable(refused.reason));
+  return message;
+}
+
 Result<WorkerOptions> worker_from(const v1::Attach& attach) {
   if (attach.protocol() != kLocalProtocol) {
     return Error{
@@ -220,7 +236,8 @@ Result<WorkerOptions> worker_from(const v1::Attach& attach) {
   WorkerOptions worker{.name = attach.worker(),
                        .kind = attach.evaluates() ? TaskKind::kEvaluate : TaskKind::kTrain,
                        .wants_models = attach.wants_models(),
-                       .takes_kept_models = attach.takes_kept_models()};
+                       .takes_kept_models = attach.takes_kept_models(),
+                       .hears_refusals = attach.hears_refusals()};
   if (attach.group().empty() && attach.rank() == 0 && attach.ranks() == 0) return worker;
   FLUVIAL_TRY(check_name("group", attach.group()));
   if (attach.evaluates()) return Error{Code::kInvalidArgument, "a worker that evaluates is in no group"};
@@ -282,7 +299,8 @@ Result<Task> task_from(const v1::Task& message) {
             .round = RoundId(message.round()),
             .version = ModelVersion(message.version()),
             .schema = std::move(schema),
-            .local_steps = message.local_steps()};
+            .local_steps = message.local_steps(),
+            .optimizer = printable(message.optimizer())};
   FLUVIAL_ASSIGN(task.config, wire::config_from_proto(message.parameters(), message.values()));
   if (message.has_previous()) {
     task.previous = Previous{RoundId(message.previous().round()), outcome_from_proto(message.previous().outcome())};
@@ -296,6 +314,14 @@ CommittedModel committed_from(const v1::Committed& message) {
           .round = RoundId(message.round()),
           .version = ModelVersion(message.version()),
           .model = {}};
+}
+
+EndedRun ended_from(const v1::RunEnded& message) {
+  return {RunId(message.run()), printable(message.run_name()), printable(message.state())};
+}
+
+RefusedUpdate refused_from(const v1::UpdateRefused& message) {
+  return {RunId(message.run()), RoundId(message.round()), printable(message.reason())};
 }
 
 }  // namespace fluvial::local

@@ -22,7 +22,8 @@ Result<std::string> encode(const v1::LocalMessage& message, std::size_t bytes_ma
 Result<v1::LocalMessage> decode(std::string_view body);
 
 v1::LocalMessage attach_message(const WorkerOptions& options);
-v1::LocalMessage attached_message(std::string_view node, const std::vector<DeviceUuid>& devices = {});
+v1::LocalMessage attached_message(std::string_view node, const std::vector<DeviceUuid>& devices = {},
+                                  const std::vector<EndedRun>& ended = {});
 v1::LocalMessage refused_message(const Error& error);
 v1::LocalMessage task_message(const Task& task);
 // `device`: where the averaged values are, if a device has them and no message has said so yet.
@@ -32,6 +33,7 @@ v1::LocalMessage failed_message(TaskId id, std::string_view message);
 v1::LocalMessage detach_message(std::string_view reason);
 v1::LocalMessage run_ended_message(const EndedRun& ended);
 v1::LocalMessage committed_message(const CommittedModel& committed);
+v1::LocalMessage update_refused_message(const RefusedUpdate& refused);
 
 // kInvalidArgument: impossible names, ranks or an unknown protocol.
 Result<WorkerOptions> worker_from(const v1::Attach& attach);
@@ -45,5 +47,7 @@ Metrics metrics_from(const v1::TaskDone& done);
 // Without the model. kInvalidArgument: an unknown kind, an invalid schema, sizes that contradict each other.
 Result<Task> task_from(const v1::Task& message);
 CommittedModel committed_from(const v1::Committed& message);  // without the model
+EndedRun ended_from(const v1::RunEnded& message);
+RefusedUpdate refused_from(const v1::UpdateRefused& message);
 
 }  // namespace fluvial::local

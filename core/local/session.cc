@@ -88,11 +88,13 @@ Status Session::on_frame(Frame frame) {
 
 Status Session::on_attach(const v1::Attach& attach) {
   FLUVIAL_ASSIGN(WorkerOptions worker, worker_from(attach));
-  FLUVIAL_ASSIGN(const std::string body, encode(attached_message(options_.node, options_.devices), kMessageBytesMax));
   const auto owner = owner_.lock();
   if (!owner) return Error{Code::kCancelled, "the agent ends"};
+  const v1::LocalMessage answer = attached_message(options_.node, options_.devices, owner->ended_runs());
+  FLUVIAL_ASSIGN(const std::string body, encode(answer, kMessageBytesMax));
   WorkerInfo info{std::move(worker.name),  worker.kind,         peer_.pid,
-                  std::move(worker.group), worker.wants_models, worker.takes_kept_models};
+                  std::move(worker.group), worker.wants_models, worker.takes_kept_models,
+                  worker.hears_refusals};
   FLUVIAL_TRY(owner->admit(info));
   info_ = std::move(info);
   disarm(read_deadline_);
@@ -225,6 +227,13 @@ Status Session::check_assignable(const Task& task) const {
 void Session::tell(const EndedRun& ended) {
   if (!info_ || ended_) return;
   if (const Result<std::string> body = encode(run_ended_message(ended), kMessageBytesMax); body.ok()) {
+    send(FrameWriter(*body));
+  }
+}
+
+void Session::tell(const RefusedUpdate& refused) {
+  if (!info_ || ended_ || !info_->hears_refusals) return;
+  if (const Result<std::string> body = encode(update_refused_message(refused), kMessageBytesMax); body.ok()) {
     send(FrameWriter(*body));
   }
 }

@@ -22,7 +22,8 @@ class Session;
 class SessionOwner {
  public:
   virtual ~SessionOwner() = default;
-  virtual Status admit(const WorkerInfo& info) const = 0;  // may it attach?
+  virtual Status admit(const WorkerInfo& info) const = 0;          // may it attach?
+  virtual std::vector<EndedRun> ended_runs() const { return {}; }  // that it is told of when it attaches
   virtual void attached(WorkerId worker, const WorkerInfo& info) = 0;
   virtual void ready(WorkerId worker, TaskReady ready) = 0;
   virtual void done(WorkerId worker, TaskResult result) = 0;
@@ -41,7 +42,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void start();
   void tell(const EndedRun& ended);  // does nothing before the worker has attached
   void tell(const CommittedModel& committed);
-  void assign(Task task);  // the outcome goes to the owner, even if the task is refused
+  void tell(const RefusedUpdate& refused);  // if it wants to hear of it
+  void assign(Task task);                   // the outcome goes to the owner, even if the task is refused
   void end(const Error& reason);
   const std::optional<WorkerInfo>& info() const { return info_; }  // once attached
 

@@ -31,6 +31,7 @@ inline constexpr std::size_t kWorkerMessageBytesMax = 64 << 10;  // from a worke
 inline constexpr std::size_t kMetricsMax = 64;
 inline constexpr std::size_t kNameBytesMax = 64;  // of workers and metrics: printable ASCII without blanks
 inline constexpr std::size_t kReasonBytesMax = 1024;
+inline constexpr std::size_t kEndedRunsMax = 16;  // that a worker is told of when it attaches
 inline constexpr std::uint32_t kRanksMax = 64;    // of a group
 inline constexpr std::size_t kRangesMax = 2'048;  // of a result, that do not touch
 
@@ -49,6 +50,7 @@ struct WorkerOptions {
   std::optional<Group> group = {};
   bool wants_models = false;       // tell it of committed models
   bool takes_kept_models = false;  // models in memory that is kept (model_memory.h); WorkerClient always takes them
+  bool hears_refusals = false;     // tell it of updates that are refused; WorkerClient always hears of them
 };
 
 // What became of a worker's result.
@@ -62,8 +64,15 @@ struct Previous {
 // A run of which no more rounds will come.
 struct EndedRun {
   RunId run;
-  std::string name;   // as its plan gives it
+  std::string name;   // as its plan gives it; empty: an agent that was restarted does not know it
   std::string state;  // "done", "stopped"
+};
+
+// What a site's workers gave in that round counts nowhere.
+struct RefusedUpdate {
+  RunId run;
+  RoundId round;
+  std::string reason;
 };
 
 // A round of a run was committed: its model.
@@ -85,6 +94,7 @@ struct Task {
   round::Schema schema;
   std::shared_ptr<const SharedModel> model;  // schema.model_bytes() bytes
   std::uint64_t local_steps = 1;
+  std::string optimizer;             // the plan's, by name; empty for an evaluation
   round::WorkerConfig config;        // the plan's [worker] table; of a schedule, the number of this round
   std::optional<Previous> previous;  // of the worker it is given to
 };

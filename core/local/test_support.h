@@ -115,7 +115,8 @@ inline Task train_task(std::uint64_t id, std::uint64_t values = 4) {
             .run_name = "digits",
             .round = RoundId(7),
             .version = ModelVersion(6),
-            .local_steps = 20};
+            .local_steps = 20,
+            .optimizer = "fedavg"};
   task.schema = round::Schema::make({{"w", round::DType::kF32, {values}}}).value();
   Buffer bytes(task.schema.model_bytes());
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes.data()[i] = static_cast<std::byte>(i);

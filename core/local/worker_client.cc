@@ -65,6 +65,7 @@ Result<WorkerClient> WorkerClient::attach(const std::filesystem::path& socket, c
   // The agent may have refused and closed already: then reading tells more than writing.
   WorkerOptions own = options;
   own.takes_kept_models = true;
+  own.hears_refusals = true;
   const Status written = write_message(fd.get(), attach_message(own));
   Result<Received> answer = read_message(fd.get());
   if (!answer.ok()) return written.ok() ? answer.error() : written.error();
@@ -77,6 +78,7 @@ Result<WorkerClient> WorkerClient::attach(const std::filesystem::path& socket, c
   WorkerClient client(std::move(fd));
   client.node_ = attached.node();
   FLUVIAL_ASSIGN(client.devices_, devices_from(attached));
+  for (const v1::RunEnded& ended : attached.ended()) client.ended_.push_back(ended_from(ended));
   return client;
 }
 
@@ -107,9 +109,9 @@ Result<std::optional<WorkerClient::Event>> WorkerClient::next_event() {
     fd_.reset();
     return std::optional<Event>();
   }
-  if (received.message.has_run_ended()) {
-    const v1::RunEnded& ended = received.message.run_ended();
-    return std::optional<Event>(EndedRun{RunId(ended.run()), printable(ended.run_name()), printable(ended.state())});
+  if (received.message.has_run_ended()) return std::optional<Event>(ended_from(received.message.run_ended()));
+  if (received.message.has_update_refused()) {
+    return std::optional<Event>(refused_from(received.message.update_refused()));
   }
   if (received.message.has_committed() && received.fd.valid()) {
     CommittedModel committed = committed_from(received.message.committed());

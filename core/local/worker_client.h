@@ -38,8 +38,10 @@ class WorkerClient {
   const std::string& node() const { return node_; }                    // the agent's name
   const std::vector<DeviceUuid>& devices() const { return devices_; }  // whose memory it takes results from
 
+  const std::vector<EndedRun>& ended() const { return ended_; }  // runs that had ended before it attached
+
   // Blocks until the agent sends something. None: as for next_task().
-  using Event = std::variant<Task, CommittedModel, EndedRun>;
+  using Event = std::variant<Task, CommittedModel, EndedRun, RefusedUpdate>;
   Result<std::optional<Event>> next_event();
 
   // Blocks until there is a task, and skips everything else. None: the agent detached this worker (detach_reason() says
@@ -84,6 +86,7 @@ class WorkerClient {
   UniqueFd fd_;
   std::string node_;
   std::vector<DeviceUuid> devices_;
+  std::vector<EndedRun> ended_;
   std::string detach_reason_;
   struct Current {
     TaskId id;

@@ -48,6 +48,7 @@ class WorkerServer::Impl final : public SessionOwner, public std::enable_shared_
 
   void assign(WorkerId worker, Task task) {
     if (!handler_) return;  // closed
+    std::erase_if(ended_runs_, [&](const EndedRun& ended) { return ended.run == task.run; });
     const auto session = sessions_.find(worker);
     if (session != sessions_.end()) return session->second->assign(std::move(task));
     handler_->task_failed(worker, task.id, Error{Code::kNotFound, fmt::format("worker {} is gone", worker.value())});
@@ -60,7 +61,15 @@ class WorkerServer::Impl final : public SessionOwner, public std::enable_shared_
     session->tell(model);
   }
 
+  void update_refused(const RefusedUpdate& refused) {
+    const std::map<WorkerId, std::shared_ptr<Session>> sessions = sessions_;  // one that cannot be told ends
+    for (const auto& [id, session] : sessions) session->tell(refused);
+  }
+
   void run_ended(const EndedRun& ended) {
+    std::erase_if(ended_runs_, [&](const EndedRun& before) { return before.run == ended.run; });
+    ended_runs_.push_back(ended);
+    if (ended_runs_.size() > kEndedRunsMax) ended_runs_.erase(ended_runs_.begin());
     const std::map<WorkerId, std::shared_ptr<Session>> sessions = sessions_;  // one that cannot be told ends
     for (const auto& [id, session] : sessions) session->tell(ended);
   }
@@ -149,6 +158,7 @@ class WorkerServer::Impl final : public SessionOwner, public std::enable_shared_
     }
     return {};
   }
+  std::vector<EndedRun> ended_runs() const override { return ended_runs_; }
   void attached(WorkerId worker, const WorkerInfo& info) override { handler_->worker_attached(worker, info); }
   void ready(WorkerId worker, TaskReady ready) override { handler_->task_ready(worker, std::move(ready)); }
   void done(WorkerId worker, TaskResult result) override { handler_->task_done(worker, std::move(result)); }
@@ -166,6 +176,7 @@ class WorkerServer::Impl final : public SessionOwner, public std::enable_shared_
   const ino_t inode_;
   std::shared_ptr<WorkerHandler> handler_;  // none once closed
   std::map<WorkerId, std::shared_ptr<Session>> sessions_;
+  std::vector<EndedRun> ended_runs_;  // the last ones
   WorkerId next_id_{1};
 };
 
@@ -196,6 +207,10 @@ void WorkerServer::assign(WorkerId worker, Task task) {
 void WorkerServer::committed(WorkerId worker, CommittedModel model) {
   FLUVIAL_CHECK(model.model, "a committed model without the model");
   asio::post(impl_->strand(), [impl = impl_, worker, model = std::move(model)] { impl->committed(worker, model); });
+}
+
+void WorkerServer::update_refused(RefusedUpdate refused) {
+  asio::post(impl_->strand(), [impl = impl_, refused = std::move(refused)] { impl->update_refused(refused); });
 }
 
 void WorkerServer::run_ended(EndedRun ended) {

@@ -21,6 +21,7 @@ struct WorkerInfo {
   std::optional<Group> group = {};
   bool wants_models = false;
   bool takes_kept_models = false;
+  bool hears_refusals = false;
 };
 
 // Called on the server's strand, one call at a time. After worker_attached() exactly one worker_detached(); every task
@@ -72,7 +73,10 @@ class WorkerServer {
   // These may be called from any thread, also from within a handler call; they act a moment later, on the strand.
   void assign(WorkerId worker, Task task);                // one task at a time for each worker
   void committed(WorkerId worker, CommittedModel model);  // tells the worker; does nothing when it is gone
-  void run_ended(EndedRun ended);                         // every attached worker is told
+  void update_refused(RefusedUpdate refused);             // every attached worker that wants to hear of it is told
+  // Every attached worker is told, and who attaches later as it does: of the last kEndedRunsMax runs, unless a task of
+  // that run was assigned since.
+  void run_ended(EndedRun ended);
   // Detaches everybody with `reason`, stops listening and removes the socket file; then the handler is released.
   void close(std::string reason = "the agent ends");
 

@@ -50,6 +50,7 @@ TEST(Worker, TrainsWhatItIsGiven) {
   EXPECT_EQ(task.version, given.version);
   EXPECT_EQ(task.schema, given.schema);
   EXPECT_EQ(task.local_steps, given.local_steps);
+  EXPECT_EQ(task.optimizer, "fedavg");
   EXPECT_EQ(task.config, given.config);
   EXPECT_EQ(as_text(task.model->bytes()), as_text(given.model->bytes()));
   ASSERT_TRUE(answer(client, task).ok());
@@ -102,6 +103,41 @@ TEST(Worker, IsToldOfRunsThatEndAndGoesOnToTheNext) {
   agent.server().assign(worker, train_task(2));
   EXPECT_TRUE(answer(client, next(client)).ok());
   agent.recorder().wait([](const Seen& seen) { return seen.done.contains(TaskId(2)); });
+}
+
+TEST(Worker, IsToldWhenItAttachesOfRunsThatHadEnded) {
+  Agent agent;
+  EXPECT_TRUE(attach(agent, "early").ended().empty());
+  agent.server().run_ended({RunId(3), "digits", "done"});
+  agent.server().run_ended({RunId(4), "letters", "stopped"});
+  WorkerClient client = attach(agent, "late");
+  ASSERT_EQ(client.ended().size(), 2U);
+  EXPECT_EQ(client.ended()[0].run, RunId(3));
+  EXPECT_EQ(client.ended()[1].name, "letters");
+  EXPECT_EQ(client.ended()[1].state, "stopped");
+  agent.server().assign(agent.worker("late"), train_task(1));  // of run 3, which goes on after all
+  next(client);
+  EXPECT_EQ(attach(agent, "later").ended().size(), 1U);
+  for (std::uint64_t run = 10; run < 40; ++run) agent.server().run_ended({RunId(run), "many", "done"});
+  const WorkerClient last = attach(agent, "last");
+  ASSERT_EQ(last.ended().size(), kEndedRunsMax);
+  EXPECT_EQ(last.ended().back().run, RunId(39));
+}
+
+TEST(Worker, HearsWhyWhatItGaveCountsNowhereIfItWantsTo) {
+  Agent agent;
+  WorkerClient client = attach(agent, "gpu-0");
+  RawPeer of_0_2(agent.socket());
+  of_0_2.attach("gpu-1");
+  agent.worker("gpu-1");
+  agent.server().update_refused({RunId(3), RoundId(7), "tensor 'w', value 42 is nan"});
+  agent.server().run_ended({RunId(3), "digits", "done"});
+  const WorkerClient::Event told = client.next_event().value().value();
+  ASSERT_TRUE(std::holds_alternative<RefusedUpdate>(told));
+  EXPECT_EQ(std::get<RefusedUpdate>(told).run, RunId(3));
+  EXPECT_EQ(std::get<RefusedUpdate>(told).round, RoundId(7));
+  EXPECT_EQ(std::get<RefusedUpdate>(told).reason, "tensor 'w', value 42 is nan");
+  EXPECT_TRUE(of_0_2.receive().has_run_ended()) << "it would take the other for nonsense";
 }
 
 TEST(Worker, ManyReadTheOneCopyOfAModel) {

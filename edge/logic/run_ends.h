@@ -11,7 +11,7 @@
 // - They are told of a run's end after its last model, unless that does not arrive or another run began.
 // - They are told of no end while their memory is read, nor while tasks of that run are out whose results will be read
 //   in place: a worker frees that memory when it hears of the end.
-// - Each end is told once, in the order in which they came due, and only for runs whose rounds opened here.
+// - Each end is told once, in the order in which they came due, and only for runs that the site took part in.
 #pragma once
 
 #include <cstddef>
@@ -57,6 +57,8 @@ class RunEnds {
   // `reads_in_place`: results may be read in their workers' memory, on a GPU, after the agent was told of them.
   explicit RunEnds(bool reads_in_place) : reads_in_place_(reads_in_place) {}
 
+  // The site took part in it before its process was started anew, and does not know its name.
+  void known(RunId run) { unended_.try_emplace(run); }
   RunEffects opened(RunId run, const std::string& name, RoundId round, const round::ModelRef& base);
   RunEffects committed(RunId run, RoundId round, const round::ModelRef& model);
   RunEffects model_held(const round::ModelRef& model);
@@ -95,7 +97,7 @@ class RunEnds {
   RunId run_;
   RoundId round_;
   std::string name_;                      // of run_, once one of its rounds opened here
-  std::map<RunId, std::string> unended_;  // names of runs that opened here and whose end was not heard of
+  std::map<RunId, std::string> unended_;  // runs that the site took part in and whose end was not heard of, with names
   std::vector<Ending> endings_;           // heard, not told
   std::optional<Committed> committed_;    // the newest round that was
   std::optional<round::ModelRef> held_;

@@ -220,6 +220,18 @@ TEST(RunEnds, ARunThatIsOpenedAgainEndsAgain) {
   EXPECT_EQ(told(ends.ended(kEndedRun, "done")), std::vector{kEndedRun});
 }
 
+TEST(RunEnds, TheEndOfARunFromBeforeARestartIsToldWithoutItsName) {
+  RunEnds ends(true);
+  ends.known(kEndedRun);
+  const RunEffects over = ends.ended(kEndedRun, "done");
+  ASSERT_NE(find<TellEnded>(over), nullptr);
+  EXPECT_EQ(find<TellEnded>(over)->end.name, "");
+  RunEnds again(true);
+  again.known(kEndedRun);
+  again.opened(kEndedRun, "test", RoundId(5), model(4));
+  EXPECT_EQ(find<TellEnded>(again.ended(kEndedRun, "stopped")), nullptr) << "after its last model";
+}
+
 // ---- another history ----------------------------------------------------------------------------------------------
 
 TEST(RunEnds, TheLastModelOfTheHistoryBeforeIsNotWaitedFor) {

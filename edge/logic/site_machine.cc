@@ -45,8 +45,14 @@ Verdict verdict_of(SiteId self, const round::ContributorSet& contributors, const
   const auto refusal = std::ranges::find(refusals, self, &round::Refusal::site);
   verdict.refused = refusal != refusals.end() && round::drops_update(refusal->error.code);
   if (verdict.refused && refusal->own != RoundId()) verdict.refused_own = refusal->own;
+  if (verdict.refused) verdict.reason = refusal->error.message;
   verdict.late = (refusal != refusals.end() && !verdict.refused) || std::ranges::find(late, self) != late.end();
   return verdict;
+}
+
+std::string reason_of(SiteId self, const std::vector<round::Refusal>& refusals) {
+  const auto refusal = std::ranges::find(refusals, self, &round::Refusal::site);
+  return refusal == refusals.end() ? "the coordinator gives no reason" : refusal->error.message;
 }
 
 // The site must ask what happened while it was away.

@@ -90,10 +90,14 @@ struct Verdict {
   // The round that the refused update is of; none: the commit's. One of an earlier round is no word on this round's,
   // and the site asks about it: an earlier commit may have counted it.
   std::optional<RoundId> refused_own = {};
+  std::string reason = {};  // of a refusal, in the words of whoever refused it: for people
 };
 
 Verdict verdict_of(SiteId self, const round::ContributorSet& contributors, const std::vector<round::Refusal>& refusals,
                    const std::vector<SiteId>& late);
+
+// Why the site's update was refused, as the commit has it.
+std::string reason_of(SiteId self, const std::vector<round::Refusal>& refusals);
 
 // The weight that an update may claim in the round. A site that enrolled anew may have a greater maximum than the
 // record of a round that opened before; a parent refuses a weight above the record's.

@@ -97,6 +97,9 @@ void LogReport::round_committed(const wire::Commit& commit, const Verdict& verdi
   log_of(commit.run, commit.round)
       .info("round committed",
             {{"model_version", commit.model.version}, {"counted", verdict.counted.has_value()}, {"last", commit.last}});
+  if (!verdict.refused) return;
+  log_of(commit.run, verdict.refused_own.value_or(commit.round))
+      .warn("update refused, as the commit says; it is dropped", {{"reason", wire::printable(verdict.reason)}});
 }
 
 void LogReport::run_state(RunId run, std::string_view state, std::string_view reason) {

@@ -78,6 +78,7 @@ Result<Verdict> EdgeService::verdict_of(const wire::Commit& commit) const {
   verdict.refused = decided->outcome == Outcome::kRefused;
   verdict.late = decided->outcome == Outcome::kLate;
   if (decided->own != RoundId()) verdict.refused_own = decided->own;
+  if (verdict.refused) verdict.reason = reason_of(self_.node, commit.refusals);  // its words are not signed
   return verdict;
 }
 
@@ -89,6 +90,7 @@ Status EdgeService::on_round_commit(const v1::RoundCommit& message) {
   news_.carry_out(news_.ends().committed(commit.run, commit.round, commit.model));
   site_.report.round_committed(commit, verdict, news_.ends().round());
   reporter_.rounds_over(site_.spans.take_until(commit.run, commit.round, site_.runtime.clock.now()));
+  if (verdict.refused) news_.refused(commit.run, verdict.refused_own.value_or(commit.round), verdict.reason);
   machine_->model_flows(flowing());
   carry_out(machine_->committed(commit.run, commit.round, verdict, commit.model));
   if (commit.last) note_end(commit.run, "done");
@@ -125,6 +127,10 @@ Status EdgeService::on_receipt(const v1::Receipt& message) {
   site_.report.receipt(run, round, verdict);
   // A stale one may be of an earlier lease, while the update is on its way under the new one.
   if (!verdict.ok() && verdict.error().code != Code::kStale) submission_.refused(run, round);
+  if (!verdict.ok() && round::drops_update(verdict.error().code)) {
+    const std::optional<Pending>& sent = machine_->pending();  // into this round, perhaps from an earlier one
+    news_.refused(run, sent && sent->run == run ? sent->round : round, verdict.error().message);
+  }
   if (!verdict.ok() && verdict.error().code == Code::kStale) {
     submission_.turned_away(run, round);
     carry_out(machine_->not_taken(run, round));
@@ -145,6 +151,7 @@ Status EdgeService::on_outcome_reply(const v1::OutcomeReply& message) {
   FLUVIAL_TRY(orders_.answered(message));
   const Pending about{run, RoundId(message.round()), digest};
   site_.report.outcome_told(about, outcome);
+  if (outcome == Outcome::kRefused) news_.refused(run, about.round, "the coordinator has refused it");
   carry_out(machine_->answered(about, outcome));
   return {};
 }

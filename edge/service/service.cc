@@ -101,6 +101,9 @@ UpdateMaker::Events EdgeService::maker_events() {
     const Pending pending = pending_of(submission_.hold(std::move(update)));
     carry_out(machine_->encoded(work, pending));
   };
+  events.not_used = [this](const Offer& offer, const Error& why) {
+    news_.not_used(offer.run, offer.round, why.message);
+  };
   events.encode_failed = [this](WorkId work, const Error& error) { carry_out(machine_->encode_failed(work, error)); };
   events.folded = [this](WorkId work) { carry_out(machine_->folded(work)); };
   events.pass_encoded = [this](store::PendingUpdate update) {
@@ -137,7 +140,10 @@ Status EdgeService::open() {
   FLUVIAL_ASSIGN(const std::optional<Pending> found, load());
   FLUVIAL_ASSIGN(const auto outcomes, site_.store->worker_outcomes());
   std::set<RunId> runs;
-  for (const auto& [run, workers] : outcomes) runs.insert(run);
+  for (const auto& [run, workers] : outcomes) {
+    runs.insert(run);
+    news_.ends().known(run);
+  }
   machine_.emplace(found, std::move(runs));
   maker_.choose_reduction(settings_.reduction, static_cast<std::size_t>(settings_.workers));
   FLUVIAL_TRY(trainers_.open(trainer_events()));
@@ -340,6 +346,8 @@ void EdgeService::on_trained(const Train& effect, TimePoint begun, Result<Traine
   site_.span_ended(offer.run, offer.round, round::SpanKind::kTrain);
   if (!trained.ok()) {
     site_.report.train_failed(offer, trained.error());
+    // Else the workers know: it is what one of them said, or that there are too few.
+    if (trained.error().code == Code::kInvalidArgument) news_.not_used(offer.run, offer.round, trained.error().message);
     maker_.drop_early();
     news_.carry_out(news_.ends().train_failed());
     carry_out(machine_->train_failed(effect.work, trained.error()));

@@ -187,6 +187,7 @@ local::Task TrainerDesk::task_for(const Worker& worker) {
   task.schema = what.base.schema;
   task.model = what.base.bytes;
   task.local_steps = what.plan.local_steps;
+  task.optimizer = round::optimizer_name(what.plan.optimizer.kind);
   task.config = what.plan.worker.values;  // an opening has no schedules
   task.previous = previous_of(outcomes_.of(what.run, worker.info.name));
   return task;

@@ -47,6 +47,7 @@ class Trainers {
                     RoundId round) const = 0;  // somebody waits for the model of that round, or of one before
   virtual void let_go() = 0;                   // of results that are kept open from task to task
   virtual void run_ended(local::EndedRun ended) = 0;
+  virtual void update_refused(local::RefusedUpdate refused) = 0;  // what was trained counts nowhere
 
   virtual WorkerOutcomes& outcomes() = 0;  // what workers are told of their last results
   virtual std::size_t workers() const = 0;

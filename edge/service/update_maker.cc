@@ -154,6 +154,7 @@ net::Awaitable<void> UpdateMaker::run(Encode effect, Trained trained, SharedByte
   if (!update.ok()) {
     site_.outcomes.dropped(offer.run, offer.round);
     site_.report.not_encoded(offer, update.error());
+    events_.not_used(offer, update.error());
     events_.encode_failed(effect.work, update.error());
     (void)site_.gpu_failed();
     co_return;
@@ -216,6 +217,7 @@ net::Awaitable<void> UpdateMaker::run(Fold effect, Trained trained) {
     site_.outcomes.dropped(offer.run, offer.round);
     site_.report.not_folded(offer, folded.error());
     if (site_.store_failed() || site_.gpu_failed()) co_return;
+    if (!site_.stopping && !effect.run_lost) events_.not_used(offer, folded.error());
   }
   if (!site_.stopping) events_.folded(effect.work);
 }

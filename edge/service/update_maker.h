@@ -27,6 +27,7 @@ class UpdateMaker {
     // Another feed than before: encoding has begun anew.
     std::function<void(WorkId, std::shared_ptr<const Feed>)> fed;
     std::function<void(WorkId, store::PendingUpdate)> encoded;
+    std::function<void(const Offer&, const Error&)> not_used;  // what was trained for it is dropped, for this reason
     std::function<void(WorkId, const Error&)> encode_failed;
     std::function<void(WorkId)> folded;  // or dropped
     std::function<void(store::PendingUpdate)> pass_encoded;

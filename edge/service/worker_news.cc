@@ -27,6 +27,15 @@ void WorkerNews::model_held(const HeldModel& model) {
   carry_out(ends_.model_held(model.ref));
 }
 
+void WorkerNews::not_used(RunId run, RoundId round, const std::string& reason) {
+  if (!site_.stopping) trainers_.update_refused({run, round, reason});
+}
+
+void WorkerNews::refused(RunId run, RoundId round, const std::string& reason) {
+  const Refused about{run, round};
+  if (std::exchange(refused_, about) != about) not_used(run, round, reason);
+}
+
 void WorkerNews::apply(const TellCommitted& effect) {
   trainers_.committed({effect.run, effect.name, effect.round, effect.model.version, model_});
   model_here_.notify_all();

@@ -1,9 +1,12 @@
-// What RunEnds decides, carried out: what workers hear of committed models and of their run's end.
+// What workers hear besides their tasks: of committed models and of their run's end, as RunEnds decides, and why what
+// they gave counts nowhere.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "core/net/signal.h"
 #include "core/tree/model_receiver.h"
@@ -25,6 +28,10 @@ class WorkerNews {
   const RunEnds& ends() const { return ends_; }
   void model_held(const HeldModel& model);
   void carry_out(RunEffects effects);  // of ends()
+  // What was trained in that round cannot be used, by the site itself: each time.
+  void not_used(RunId run, RoundId round, const std::string& reason);
+  // The update of that round was refused: told once, though each attempt refuses it anew and the commit says it again.
+  void refused(RunId run, RoundId round, const std::string& reason);
   void stop() { model_here_.notify_all(); }
 
  private:
@@ -42,6 +49,12 @@ class WorkerNews {
   RunEnds ends_;
   InOrder<RunEffect> effects_;
   std::shared_ptr<const local::SharedModel> model_;  // the one that is held
+  struct Refused {
+    RunId run;
+    RoundId round;
+    bool operator==(const Refused&) const = default;
+  };
+  std::optional<Refused> refused_;  // the last one that was told
   net::AsyncSignal model_here_;
 };
 

@@ -21,6 +21,9 @@ class ToldTrainers final : public Trainers {
   bool owes(RunId, RoundId) const override { return owes_; }
   void let_go() override { told_.put("let go"); }
   void run_ended(local::EndedRun ended) override { told_.put(ended.name + " is " + ended.state); }
+  void update_refused(local::RefusedUpdate refused) override {
+    told_.put("round " + std::to_string(refused.round.value()) + " is refused: " + refused.reason);
+  }
   WorkerOutcomes& outcomes() override { return outcomes_; }
   std::size_t workers() const override { return 1; }
 
@@ -119,6 +122,21 @@ TEST_F(ImpatientNewsTest, ALastModelThatDoesNotArriveIsNotWaitedForForEver) {
   EXPECT_EQ(report_.next(), RoundId(1));
   EXPECT_EQ(trainers_.next(), "let go");
   EXPECT_EQ(trainers_.next(), "test is done");
+}
+
+TEST_F(WorkerNewsTest, ARefusedUpdateIsToldOnceThoughItIsSaidInEachAttempt) {
+  on_strand([&] {
+    news_.refused(kNewsRun, RoundId(1), "too long");
+    news_.refused(kNewsRun, RoundId(1), "too long");
+    news_.refused(kNewsRun, RoundId(2), "too long");
+    news_.not_used(kNewsRun, RoundId(3), "NaN");
+    news_.not_used(kNewsRun, RoundId(3), "NaN");
+  });
+  for (const char* told : {"round 1 is refused: too long", "round 2 is refused: too long", "round 3 is refused: NaN",
+                           "round 3 is refused: NaN"}) {
+    EXPECT_EQ(trainers_.next(), told);
+  }
+  EXPECT_TRUE(trainers_.heard_nothing());
 }
 
 TEST_F(WorkerNewsTest, WhoeverStopsTellsNothing) {

@@ -1,4 +1,8 @@
 // What a site's workers see and what becomes of what they bring: real workers, a real site, a parent on loopback.
+#include <gmock/gmock.h>
+
+#include <limits>
+
 #include "core/local/worker_client.h"
 #include "edge/service/test_site.h"
 #include "kernels/vector.h"
@@ -122,6 +126,62 @@ TEST_F(WorkersTest, LearnWhatBecameOfTheirLastResultAcrossRestartsOfTheAgent) {
   ASSERT_TRUE(other.detach("enough").ok());
   WorkerClient again = attach({.name = "gpu-0"});
   EXPECT_EQ(next<Task>(again).previous, (Previous{RoundId(1), ResultOutcome::kLate}));
+}
+
+TEST_F(WorkersTest, HearAtOnceWhyWhatTheyGaveCountsNowhere) {
+  start(1);
+  WorkerClient client = attach({.name = "gpu-0"});
+  ResultBuffer buffer = ResultBuffer::create(kModelBytes).value();
+  const auto give = [&](std::uint64_t round, std::vector<float> values) {
+    parent_.open_round(kSite, round, plain_model(round - 1));
+    EXPECT_EQ(next<Task>(client).optimizer, "fedavg");
+    fill(buffer, values);
+    ASSERT_TRUE(client.submit(buffer, {.weight = 5, .update = true}).ok());
+  };
+  const auto told = [&](std::uint64_t round) {
+    const local::RefusedUpdate refused = next<local::RefusedUpdate>(client);
+    EXPECT_EQ(refused.run, kRun);
+    EXPECT_EQ(refused.round, RoundId(round));
+    return refused.reason;
+  };
+  std::vector<float> values = draw(51, kValues);
+  values[42] = std::numeric_limits<float>::quiet_NaN();
+  give(1, values);  // the site itself sees it
+  EXPECT_THAT(told(1), testing::HasSubstr("tensor 'w', value 42 is nan"));
+  parent_.declines.take();
+
+  give(2, draw(52, kValues));
+  parent_.arrivals.take();
+  parent_.refuse_update(kSite, 2, Code::kInvalidArgument);
+  EXPECT_EQ(told(2), "no room for it");
+  wire::Commit refuses = commit_of(2, nullptr);
+  refuses.model = plain_model(2).ref;
+  refuses.late.clear();
+  refuses.refusals = {{kSite, {Code::kInvalidArgument, "no room for it"}}};
+  parent_.commit(kSite, refuses);
+  wait_logged("update refused; it is dropped");
+
+  give(3, draw(53, kValues));  // and round 2's is not told again
+  parent_.arrivals.take();
+  refuses.round = RoundId(3);
+  refuses.model = plain_model(3).ref;
+  refuses.refusals = {{kSite, {Code::kDataLoss, "an aggregator above found it spoilt"}}};
+  parent_.commit(kSite, refuses);
+  EXPECT_EQ(told(3), "an aggregator above found it spoilt");
+  EXPECT_TRUE(log_->contains("an aggregator above found it spoilt"));
+}
+
+TEST_F(WorkersTest, WhoAttachesAfterTheEndIsToldOfIt) {
+  start(1);
+  parent_.open_round(kSite, 1, plain_model(0));
+  wait_logged("round open");
+  parent_.tell_run_state(kSite, kRun, "stopped");
+  wait_logged("run complete");
+  WorkerClient client = attach({.name = "gpu-0"});
+  ASSERT_EQ(client.ended().size(), 1U);
+  EXPECT_EQ(client.ended()[0].run, kRun);
+  EXPECT_EQ(client.ended()[0].name, "test");
+  EXPECT_EQ(client.ended()[0].state, "stopped");
 }
 
 TEST_F(WorkersTest, WhatAllHaveInPlaceIsReducedEarlyToTheSameBits) {

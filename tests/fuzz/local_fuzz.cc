@@ -37,7 +37,8 @@ void check_worker(const v1::Attach& attach) {
   if (worker->group) FLUVIAL_CHECK(worker->group->rank < worker->group->ranks, "a rank beyond the last");
   const auto again = worker_from(attach_message(*worker).attach());
   FLUVIAL_CHECK(again.ok() && again->name == worker->name && again->kind == worker->kind &&
-                    again->group == worker->group && again->wants_models == worker->wants_models,
+                    again->group == worker->group && again->wants_models == worker->wants_models &&
+                    again->hears_refusals == worker->hears_refusals,
                 "a worker is read again as another");
 }
 
@@ -45,13 +46,13 @@ void check_task(const v1::Task& message) {
   const Result<Task> task = task_from(message);
   check_error(task);
   if (!task.ok()) return;
-  FLUVIAL_CHECK(is_printable(task->run_name), "a name for a log line");
+  FLUVIAL_CHECK(is_printable(task->run_name) && is_printable(task->optimizer), "a name for a log line");
   const auto again = task_from(task_message(*task).task());
   FLUVIAL_CHECK(again.ok() && again->id == task->id && again->kind == task->kind && again->run == task->run &&
                     again->run_name == task->run_name && again->round == task->round &&
                     again->version == task->version && again->schema == task->schema &&
                     again->local_steps == task->local_steps && again->previous == task->previous &&
-                    again->config == task->config,
+                    again->config == task->config && again->optimizer == task->optimizer,
                 "a task is read again as another");
 }
 
@@ -90,6 +91,8 @@ void read_message(std::string_view body) {
   check_error(check_metrics(metrics_from(message->task_done())));
   check_error(devices_from(message->attached()));
   FLUVIAL_CHECK(is_printable(committed_from(message->committed()).run_name), "a name for a log line");
+  FLUVIAL_CHECK(is_printable(ended_from(message->run_ended()).name), "a name for a log line");
+  FLUVIAL_CHECK(is_printable(refused_from(message->update_refused()).reason), "a reason for a log line");
   FLUVIAL_CHECK(is_printable(printable(message->detach().reason())), "a reason for a log line");
   const Result<std::string> own = encode(*message, kMessageBytesMax);
   FLUVIAL_CHECK(own.ok() && decode(*own).ok(), "what was read can be written");

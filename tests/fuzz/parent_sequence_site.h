@@ -173,6 +173,7 @@ class Worker final : public edge::Trainers {
   bool owes(RunId, RoundId) const override { return false; }
   void let_go() override {}
   void run_ended(local::EndedRun) override {}
+  void update_refused(local::RefusedUpdate) override {}
   edge::WorkerOutcomes& outcomes() override { return outcomes_; }
   std::size_t workers() const override { return 1; }
 

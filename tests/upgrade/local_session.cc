@@ -58,6 +58,7 @@ LocalMessage task() {
   task.version = ModelVersion(7);
   task.schema = round::Schema::make({{"w", round::DType::kF32, {2, 2}}, {"steps", round::DType::kI64, {1}}}).value();
   task.local_steps = 4;
+  task.optimizer = "nesterov";
   task.config = {{"lr", 0.05},
                  {"network", "small"},
                  {"nesterov", true},
@@ -85,12 +86,14 @@ std::vector<LocalFrame> local_session_of_this_version() {
   const auto add = [&frames](const char* sender, LocalMessage message) {
     frames.push_back({sender, on_the_socket(message), std::move(message)});
   };
-  add("worker",
-      local::attach_message(
-          {.name = "trainer", .group = local::Group{"shards", 1, 2}, .wants_models = true, .takes_kept_models = true}));
+  add("worker", local::attach_message({.name = "trainer",
+                                       .group = local::Group{"shards", 1, 2},
+                                       .wants_models = true,
+                                       .takes_kept_models = true,
+                                       .hears_refusals = true}));
   add("worker", local::attach_message({.name = "evaluator", .kind = local::TaskKind::kEvaluate}));
   add("agent", local::refused_message({Code::kResourceExhausted, "64 workers are attached"}));
-  add("agent", local::attached_message("hospital-a", {device()}));
+  add("agent", local::attached_message("hospital-a", {device()}, {{RunId(2), "letters", "stopped"}}));
   add("agent", task());
   local::TaskReady ready;
   ready.id = local::TaskId(7);
@@ -107,6 +110,7 @@ std::vector<LocalFrame> local_session_of_this_version() {
   add("worker", local::done_message(result, location()));
   add("worker", local::failed_message(local::TaskId(8), "out of memory"));
   add("agent", committed());
+  add("agent", local::update_refused_message({RunId(3), RoundId(8), "tensor 'w', value 2 is nan after training"}));
   add("agent", local::run_ended_message({RunId(3), "digits", "done"}));
   add("agent", local::detach_message("draining"));
   return frames;

@@ -38,6 +38,7 @@ _LOCAL = {
         "RunEnded run_ended",
         "TaskReady task_ready",
         "Committed committed",
+        "UpdateRefused update_refused",
     ],
     "Attach": [
         "uint32 protocol",
@@ -48,10 +49,11 @@ _LOCAL = {
         "uint32 ranks",
         "bool wants_models",
         "bool takes_kept_models",
+        "bool hears_refusals",
     ],
     "Range": ["uint64 first_byte", "uint64 bytes"],
     "Previous": ["uint64 round", "Previous.Outcome outcome"],
-    "Attached": ["string node", "uint32 code", "string message", "repeated bytes devices"],
+    "Attached": ["string node", "uint32 code", "string message", "repeated bytes devices", "repeated RunEnded ended"],
     "DeviceMemory": ["bytes device", "bytes handle", "uint64 first_byte"],
     "Task": [
         "uint64 id",
@@ -66,6 +68,7 @@ _LOCAL = {
         "string run_name",
         "Previous previous",
         "repeated WorkerValue values",
+        "string optimizer",
     ],
     "TaskReady": [
         "uint64 id",
@@ -86,6 +89,7 @@ _LOCAL = {
     "Detach": ["string reason"],
     "RunEnded": ["uint64 run", "string run_name", "string state"],
     "Committed": ["uint64 run", "string run_name", "uint64 round", "uint64 version", "uint64 model_bytes"],
+    "UpdateRefused": ["uint64 run", "uint64 round", "string reason"],
 }
 _ENUMS = {
     "WorkerValue": ("Kind", ["KIND_UNSPECIFIED", "KIND_BOOLEAN", "KIND_TEXT", "KIND_NUMBERS", "KIND_TEXTS"]),
