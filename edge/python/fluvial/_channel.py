@@ -10,7 +10,7 @@ import select
 import socket
 import struct
 import time
-from typing import FrozenSet, Optional, Tuple
+from typing import Any, FrozenSet, Optional, Tuple
 
 from . import _messages
 from .errors import AgentRefused, AgentUnavailable, ProtocolError
@@ -26,7 +26,8 @@ _CLOSED = "the connection to the agent is closed; connect again"
 
 
 class Channel:
-    """An attached worker's connection. `node` is the agent's name, `devices` are the UUIDs of GPUs whose memory it takes.
+    """An attached worker's connection. `node` is the agent's name, `devices` are the UUIDs of GPUs whose memory it takes,
+    `ended` the runs (RunEnded) that had ended before.
 
     It is closed once send() or receive() have found the agent gone (AgentUnavailable).
     """
@@ -35,6 +36,7 @@ class Channel:
         self._socket = connection
         self.node = ""
         self.devices: FrozenSet[bytes] = frozenset()
+        self.ended: Tuple[Any, ...] = ()
 
     @classmethod
     def attach(cls, path: str, attach, *, patience_s: float = 0.0) -> "Channel":
@@ -79,6 +81,7 @@ class Channel:
             if answer.attached.code != 0:
                 raise AgentRefused(f"the agent at {path} refused: {answer.attached.message}")
             channel.node, channel.devices = answer.attached.node, frozenset(answer.attached.devices)
+            channel.ended = tuple(answer.attached.ended)
             return channel
         except BaseException:
             connection.close()

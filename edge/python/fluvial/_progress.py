@@ -41,9 +41,18 @@ class Waiting:
         self._lines = 0
         self._bar: Any = None
         self._warned: Set[Tuple[str, str]] = set()
+        self._note = ""
 
     def receive(self, channel: Any, timeout_s: Optional[float] = None) -> Any:
         """channel.receive(timeout_s), with words."""
+        try:
+            return self._receive(channel, timeout_s)
+        except TimeoutError as error:
+            if not self._note:
+                raise
+            raise TimeoutError(f"{error}; {self._note}") from error
+
+    def _receive(self, channel: Any, timeout_s: Optional[float]) -> Any:
         end = None if timeout_s is None else time.monotonic() + timeout_s
         try:
             while True:
@@ -68,6 +77,10 @@ class Waiting:
         text = f"{self._who}: there is work of run {there!r}, and this worker waits for {wanted!r}; it leaves that to others"
         warnings.warn(text + _perhaps(there, wanted), RuntimeWarning, stacklevel=4)
 
+    def ended_before(self, run: str, number: int, state: str) -> None:
+        """A run of that name was over before: who waits for that one waits in vain, and hears of it when it takes long."""
+        self._note = f"run {number}, {run!r}, is {state} already, and this waits for another of that name"
+
     def _pause(self) -> Optional[float]:
         """Until there is something to say; None: never."""
         mode, waited = _mode(), time.monotonic() - self._begun
@@ -81,7 +94,8 @@ class Waiting:
 
     def _say(self) -> None:
         waited = time.monotonic() - self._begun
-        text = f"fluvial: {self._who} waits for {self._what}"
+        note = f" ({self._note})" if self._note else ""
+        text = f"fluvial: {self._who} waits for {self._what}{note}"
         if _mode() != "bar":
             self._lines += 1
             print(f"{text}, {_seconds(waited)} so far; {self._hint}", file=sys.stderr, flush=True)

@@ -12,17 +12,20 @@ slower than the rounds skips models and takes the newest. The results stand with
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Set
+import warnings
+from typing import Any, Callable, Dict, Generator, Iterator, Mapping, Optional, Set, Tuple
 
 import numpy as np
 
 from . import _messages, _places, models
 from ._channel import Channel
+from ._ends import Ends
 from ._progress import Waiting
 from ._shared import SharedModel
 from .config import Config, config_of
-from .errors import ProtocolError, RoundClosed
+from .errors import AgentUnavailable, ProtocolError, RoundClosed
 from .round import check_metrics
 from .schema import Schema
 from .selection import Only
@@ -38,6 +41,7 @@ def evaluate(
     socket: Optional[str] = None,
     name: Optional[str] = None,
     patience_s: float = 10.0,
+    reconnect_s: float = 0.0,
 ) -> Dict[int, Dict[str, float]]:
     """Evaluates each committed model with `function`, until the run ends; the results by round.
 
@@ -45,9 +49,13 @@ def evaluate(
     What it raises counts as a failed evaluation, and ends this with the same exception.
     run: the run's name; None: whichever there is, until the coordinator ends.
     socket: the coordinator's worker socket; by default ``FLUVIAL_EVALUATION_SOCKET``, or the usual places.
+    reconnect_s: when the coordinator goes away, how long to try to attach to it again.
+
+    AgentUnavailable: the coordinator went away, and the named run is not over.
+    When a run of that name was over before, this waits for another, and says so while it waits.
     """
     results: Dict[int, Dict[str, float]] = {}
-    for given in evaluations(run, socket=socket, name=name, patience_s=patience_s):
+    for given in evaluations(run, socket=socket, name=name, patience_s=patience_s, reconnect_s=reconnect_s):
         if model is not None:
             given.load_into(model)
         metrics = function(given.arrays() if model is None else model)
@@ -56,7 +64,12 @@ def evaluate(
                 f"the function returns metrics by name, as {{'accuracy': 0.9}}; this one gave a {type(metrics).__name__} "
                 "(samples beside them are for site.evaluate)"
             )
-        given.report(metrics)
+        try:
+            given.report(metrics)
+        except AgentUnavailable:
+            if reconnect_s <= 0:
+                raise
+            continue  # nobody is there to take it; the next model comes from whoever is there by then
         results[given.round] = {key: float(value) for key, value in metrics.items()}
     return results
 
@@ -68,29 +81,22 @@ def evaluations(
     name: Optional[str] = None,
     timeout_s: Optional[float] = None,
     patience_s: float = 10.0,
+    reconnect_s: float = 0.0,
 ) -> Iterator["Evaluation"]:
     """The committed models, as they come, for a loop of one's own; each is answered with `report`. Ends when the run does.
 
     timeout_s: TimeoutError when none came for this long.
+    reconnect_s: as evaluate() has it, while this waits for a model; `report` raises AgentUnavailable all the same.
     """
     if run is not None:
         _messages.check_run(run)
-    return _evaluations(run, socket, name, timeout_s, patience_s)
+    return _evaluations(_Evaluator(run, socket, name, patience_s, reconnect_s), timeout_s)
 
 
-def _evaluations(
-    run: Optional[str], socket: Optional[str], name: Optional[str], timeout_s: Optional[float], patience_s: float
-) -> Iterator["Evaluation"]:
-    path = socket or _places.evaluation_socket()
-    attach = _messages.LocalMessage().attach
-    attach.protocol = _messages.PROTOCOL
-    attach.worker = name or f"python-{os.getpid()}"
-    attach.evaluates = True
-    channel = Channel.attach(path, attach, patience_s=patience_s)
-    looked_at: Set[int] = set()
-    try:
+def _evaluations(evaluator: "_Evaluator", timeout_s: Optional[float]) -> Generator["Evaluation", None, None]:
+    with evaluator:
         while True:
-            given = _next(channel, run, timeout_s, looked_at)
+            given = evaluator.next(timeout_s)
             if given is None:
                 return
             try:
@@ -99,38 +105,84 @@ def _evaluations(
                 given._give_up(f"{type(error).__name__}: {error}")
                 raise
             given._give_up("the evaluator went on without a result")
-    finally:
-        channel.close("the evaluator ends")
 
 
-def _next(
-    channel: Channel, run: Optional[str], timeout_s: Optional[float], looked_at: Set[int]
-) -> Optional["Evaluation"]:
-    waiting = Waiting(f"evaluator at {channel.node}", f"a model of run {run!r}" if run else "a committed model")
-    while True:
-        message, descriptor = waiting.receive(channel, timeout_s)
-        body = message.WhichOneof("body")
-        if body == "task":
-            if descriptor is None:
-                raise ProtocolError("the coordinator sent a task without its model")
-            given = Evaluation(channel, message.task, SharedModel(descriptor, message.task.model_bytes), looked_at)
-            if run is None or given.run in (run, ""):  # a coordinator of version 0.2 does not say which run
-                return given
-            given._give_up(f"this evaluator evaluates {run}")
-            waiting.another_run(given.run, run)
-            continue
-        if descriptor is not None:
-            os.close(descriptor)
-        if body == "detach" or (body == "run_ended" and run is not None and message.run_ended.run_name == run):
+class _Evaluator:
+    """The attachment to the coordinator, which may come and go."""
+
+    def __init__(
+        self, run: Optional[str], socket: Optional[str], name: Optional[str], patience_s: float, reconnect_s: float
+    ) -> None:
+        self._run = run
+        self._path = socket or _places.evaluation_socket()
+        self._attach = _messages.LocalMessage().attach
+        self._attach.protocol = _messages.PROTOCOL
+        self._attach.worker = name or f"python-{os.getpid()}"
+        self._attach.evaluates = True
+        self._patience_s, self._reconnect_s = patience_s, reconnect_s
+        self._ends = Ends()
+        self.looked_at: Set[int] = set()  # runs of which a model was loaded
+
+    def __enter__(self) -> "_Evaluator":
+        self.channel = Channel.attach(self._path, self._attach, patience_s=self._patience_s)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.channel.close("the evaluator ends")
+
+    def next(self, timeout_s: Optional[float]) -> Optional["Evaluation"]:
+        """The next model; None when the run has ended, or without a run's name the coordinator."""
+        while True:
+            try:
+                return self._next(timeout_s)
+            except AgentUnavailable as gone:
+                if self._reconnect_s <= 0:
+                    raise
+                self.channel = Channel.attach(self._path, self._attach, patience_s=self._reconnect_s)
+                warnings.warn(f"{gone}: this evaluator has attached to it again", RuntimeWarning, stacklevel=3)
+
+    def _next(self, timeout_s: Optional[float]) -> Optional["Evaluation"]:
+        run = self._run
+        waiting = Waiting(f"evaluator at {self.channel.node}", f"a model of run {run!r}" if run else "a committed model")
+        if run is not None and self._ends.before(self.channel.ended, run, waiting):
             return None
+        while True:
+            message, descriptor = self._receive(waiting, timeout_s)
+            body = message.WhichOneof("body")
+            if body == "task":
+                if descriptor is None:
+                    raise ProtocolError("the coordinator sent a task without its model")
+                given = Evaluation(self, message.task, SharedModel(descriptor, message.task.model_bytes))
+                if run is None or given.run in (run, ""):  # a coordinator of version 0.2 does not say which run
+                    self._ends.taken[given.run_id] = given.run
+                    return given
+                given._give_up(f"this evaluator evaluates {run}")
+                waiting.another_run(given.run, run)
+                continue
+            if descriptor is not None:
+                os.close(descriptor)
+            if body == "detach":
+                self.channel.close()
+                if run is None:
+                    return None
+                raise AgentUnavailable(f"the coordinator ended ({message.detach.reason}), and run {run} is not over")
+            if body == "run_ended" and run is not None and self._ends.is_of(message.run_ended, run):
+                return None
+
+    def _receive(self, waiting: Waiting, timeout_s: Optional[float]) -> Tuple[Any, Optional[int]]:
+        try:
+            return waiting.receive(self.channel, timeout_s)
+        except AgentUnavailable as gone:
+            of = f", and run {self._run} is not over" if self._run is not None else ""
+            raise AgentUnavailable(f"the coordinator went away{of}") from gone
 
 
 class Evaluation:
     """A committed model to be evaluated."""
 
-    def __init__(self, channel: Channel, task: Any, model: SharedModel, looked_at: Set[int]) -> None:
-        self._channel = channel
-        self._looked_at = looked_at  # runs of which this evaluator has loaded a model
+    def __init__(self, evaluator: _Evaluator, task: Any, model: SharedModel) -> None:
+        self._evaluator = evaluator
+        self._channel = evaluator.channel
         self._id = task.id
         self._model = model
         self._open = True
@@ -149,8 +201,8 @@ class Evaluation:
     def load_into(self, model: Any, *, only: Only = None) -> None:
         """Copies it into a torch module, a state dict or a dict of arrays, as Round.load_into does."""
         models.load_into(model, self.schema, self.arrays(), only)
-        if only is None and self.run_id not in self._looked_at:
-            self._looked_at.add(self.run_id)
+        if only is None and self.run_id not in self._evaluator.looked_at:
+            self._evaluator.looked_at.add(self.run_id)
             models.warn_of_others(model, self.schema)
 
     def report(self, metrics: Mapping[str, float]) -> None:
@@ -172,4 +224,5 @@ class Evaluation:
         message = _messages.LocalMessage()
         message.task_failed.id = self._id
         message.task_failed.message = reason[:1024]
-        self._channel.send(message)
+        with contextlib.suppress(AgentUnavailable):  # then nobody waits for it
+            self._channel.send(message)

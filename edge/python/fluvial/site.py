@@ -14,6 +14,7 @@ import numpy as np
 
 from . import _messages, _places, models
 from ._channel import Channel
+from ._ends import Ends
 from ._progress import Waiting
 from ._results import Results
 from ._shared import SharedModel
@@ -75,6 +76,7 @@ class Site(contextlib.AbstractContextManager):
         self.ranks: int = attach.ranks  # 0: of no group
         self.error: Optional[BaseException] = None  # that left the `with` block
         self._looked_at: Set[int] = set()  # runs of which a model was loaded, and looked at for what they do not have
+        self._ends = Ends()
         self.left: Optional[str] = None  # the round that its loop left in the middle last, until it takes another
         self._open_channel(patience_s)
 
@@ -83,7 +85,8 @@ class Site(contextlib.AbstractContextManager):
         self.detach_reason: Optional[str] = None  # why the agent ended the connection, once it did
         self._inbox: Deque[Tuple[Any, Any]] = collections.deque()  # read, and nobody's yet
         self._commit: Optional[Tuple[int, int, SharedModel]] = None  # run, round and model: the newest
-        self._ended: Dict[int, str] = {}  # runs that are over, with their state
+        # Runs that are over, with their state; of those from before it attached, the ones that it took part in.
+        self._ended: Dict[int, str] = {ended.run: ended.state for ended in self._channel.ended if ended.run in self._ends.taken}
         self._results = Results(self._channel.devices if self._device else (), sparse=self.ranks > 1)
         self._current: Optional[Round] = None
         self._overlapped: Optional[Round] = None  # the round that goes on from one in the air
@@ -103,8 +106,11 @@ class Site(contextlib.AbstractContextManager):
         timeout_s: TimeoutError when nothing came for this long.
         reconnect_s: when the agent goes away while this waits, how long to try to attach to it again.
 
-        AgentUnavailable: the agent went away, and the named run is not over. The next rounds() attaches again. A run that
-        ends while no worker is attached is not heard of afterwards: then `timeout_s` ends the wait.
+        AgentUnavailable: the agent went away, and the named run is not over. The next rounds() attaches again. When the run
+        has ended meanwhile, and this worker was in it, it ends as ever.
+
+        When a run of that name is over that this worker was not in, it waits for another of that name; the lines that say
+        what it waits for, and the TimeoutError, say that, too.
 
         A round that is not answered when the next one is asked for counts as failed: the site sits it out. Leaving the
         loop in the middle of a round (break, an exception, Ctrl-C) hands it back instead: it goes to another worker
@@ -210,6 +216,8 @@ class Site(contextlib.AbstractContextManager):
         peek: the end stays there for whoever asks next; None for the agent's, too.
         """
         waiting = Waiting(f"a worker at {self.name}", f"a round of run {run!r}" if run else "a round of any run")
+        if run is not None and self._ends.before(self._channel.ended, run, waiting, peek):
+            return None
         while True:
             if not self._inbox:
                 self._receive(timeout_s, waiting)
@@ -219,13 +227,16 @@ class Site(contextlib.AbstractContextManager):
             if body == "task":
                 given = Round(self, message.task, model)
                 if run is None or given.run == run:
+                    self._ends.taken[given.run_id] = given.run
                     return given
                 given.fail(f"this worker trains {run}")
                 waiting.another_run(given.run, run)
-            elif body == "detach" or (run is not None and message.run_ended.run_name == run):
+            elif body == "detach" or (run is not None and self._ends.is_of(message.run_ended, run)):
                 if peek:
                     self._inbox.appendleft((message, None))
-                elif body == "detach":
+                elif body == "run_ended":
+                    self._ends.told(message.run_ended.run)
+                else:
                     self._channel.close()
                     if run is not None:
                         raise AgentUnavailable(

@@ -33,6 +33,7 @@ class FakeAgent:
     def __init__(self, path, model, devices=(), **connect):
         self.schema = Schema((name, dtype_name(array.dtype), array.shape) for name, array in model.items())
         self._devices = devices
+        self.ended = []  # runs that were over before a worker attaches: number, name, state
         self._task = 0
         self._models = []
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -52,6 +53,8 @@ class FakeAgent:
         answer = _messages.LocalMessage()
         answer.attached.node = "fake"
         answer.attached.devices.extend(self._devices)
+        for run, name, state in self.ended:
+            answer.attached.ended.add(run=run, run_name=name, state=state)
         self._send(answer)
 
     def _send(self, message, data=None):
@@ -89,9 +92,9 @@ class FakeAgent:
         about.model_bytes = self.schema.nbytes
         self._send(message, self._bytes(model))
 
-    def run_ended(self, state="done"):
+    def run_ended(self, state="done", name="run"):
         message = _messages.LocalMessage()
-        message.run_ended.run, message.run_ended.run_name, message.run_ended.state = 1, "run", state
+        message.run_ended.run, message.run_ended.run_name, message.run_ended.state = 1, name, state
         self._send(message)
 
     def detach(self, reason):

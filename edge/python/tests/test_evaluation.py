@@ -1,12 +1,19 @@
 """Models evaluated: by the coordinator's side, and by the sites on their own data."""
 
+import concurrent.futures
+import contextlib
+import os
+import socket
+import struct
 import threading
 
 import numpy as np
 import pytest
 
 import fluvial
-from fake_agent import FakeAgent
+from fake_agent import FakeAgent, sealed
+from fluvial import _messages, _progress
+from fluvial.schema import dtype_name
 
 
 @pytest.fixture
@@ -166,3 +173,153 @@ def test_an_evaluator_is_told_so_too(small):
     small.wait("evaluated", timeout_s=60)
     with pytest.raises(TypeError, match="the function returns metrics by name, as .*; this one gave a tuple"):
         fluvial.evaluate(lambda arrays: ({"score": 1.0}, 10), run="evaluated", socket=small.evaluation_socket)
+
+
+class FakeCoordinator:
+    """Gives out models by hand; each evaluator that comes is told what had `ended`."""
+
+    def __init__(self, path):
+        self.path, self.ended, self.connection = str(path), [], None
+
+    @contextlib.contextmanager
+    def listening(self):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(self.path)
+        listener.listen()
+        accepting = threading.Thread(target=self._accept, args=(listener,))
+        accepting.start()
+        yield
+        accepting.join(timeout=30)
+        listener.close()
+
+    def _accept(self, listener):
+        self.connection, _ = listener.accept()
+        self.receive()
+        answer = _messages.LocalMessage()
+        answer.attached.node = "coordinator"
+        for run, name, state in self.ended:
+            answer.attached.ended.add(run=run, run_name=name, state=state)
+        self.send(answer)
+
+    def send(self, message, data=None):
+        body = message.SerializeToString()
+        descriptors = [] if data is None else [sealed(data)]
+        socket.send_fds(self.connection, [struct.pack("<I", len(body)) + body], descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    def receive(self):
+        (length,) = struct.unpack("<I", self.connection.recv(4, socket.MSG_WAITALL))
+        return _messages.LocalMessage.FromString(self.connection.recv(length, socket.MSG_WAITALL))
+
+    def model(self, round):
+        message = _messages.LocalMessage()
+        task = message.task
+        task.id, task.kind, task.run, task.run_name = round, _messages.KIND_EVALUATE, 1, "run"
+        task.round = task.version = round
+        task.model_bytes = 8
+        task.schema.tensors.add(name="w", dtype=dtype_name(np.dtype(np.float32)), shape=[2])
+        self.send(message, bytes(8))
+
+    def run_ended(self):
+        message = _messages.LocalMessage()
+        message.run_ended.run, message.run_ended.run_name, message.run_ended.state = 1, "run", "done"
+        self.send(message)
+
+    def good_bye(self):
+        message = _messages.LocalMessage()
+        message.detach.reason = "the coordinator is stopping"
+        self.send(message)
+        self.connection.close()
+
+    def hang_up(self):
+        self.connection.close()
+
+
+@pytest.fixture
+def coordinator(tmp_path):
+    fake = FakeCoordinator(tmp_path / "coordinator.sock")
+    yield fake
+    fake.connection.close()
+
+
+@pytest.fixture
+def evaluating(coordinator):
+    """Starts fluvial.evaluate in a thread of its own, and returns its future once it has attached."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+
+        def start(score=lambda arrays: {"score": float(arrays["w"][0])}, **options):
+            with coordinator.listening():
+                return pool.submit(fluvial.evaluate, score, socket=coordinator.path, **options)
+
+        yield start
+        coordinator.hang_up()
+
+
+@pytest.mark.parametrize("how", ["good_bye", "hang_up"])
+def test_a_coordinator_that_goes_away_is_no_end_of_the_evaluations(coordinator, evaluating, how):
+    found = evaluating(run="run")
+    coordinator.model(1)
+    assert coordinator.receive().task_done.metrics == {"score": 0.0}
+    getattr(coordinator, how)()
+    with pytest.raises(fluvial.AgentUnavailable, match="the coordinator .*, and run run is not over"):
+        found.result(timeout=60)
+
+
+@pytest.mark.parametrize("how", ["good_bye", "hang_up"])
+def test_an_evaluator_that_attaches_again_does_not_miss_the_end(coordinator, evaluating, how):
+    with pytest.warns(RuntimeWarning, match="the coordinator .*: this evaluator has attached to it again"):
+        found = evaluating(run="run", reconnect_s=60)
+        for number in (1, 2):
+            coordinator.model(number)
+            coordinator.receive()
+            if number == 2:
+                coordinator.ended = [(1, "run", "done")]
+            getattr(coordinator, how)()
+            with coordinator.listening():
+                pass
+        assert found.result(timeout=60) == {1: {"score": 0.0}, 2: {"score": 0.0}}
+
+
+def test_a_result_that_nobody_is_there_to_take_is_left_out(coordinator, evaluating):
+    gone = threading.Event()
+
+    def score(arrays):
+        if not gone.is_set():
+            coordinator.hang_up()
+            gone.set()
+        return {"score": 1.0}
+
+    with pytest.warns(RuntimeWarning, match="has attached to it again"):
+        found = evaluating(score, run="run", reconnect_s=60)
+        coordinator.model(1)
+        assert gone.wait(timeout=60)
+        with coordinator.listening():
+            pass
+        coordinator.model(2)
+        coordinator.receive()
+        coordinator.run_ended()
+        assert found.result(timeout=60) == {2: {"score": 1.0}}
+
+
+def test_an_evaluator_of_any_run_ends_with_the_coordinator(coordinator, evaluating):
+    found = evaluating()
+    coordinator.model(1)
+    coordinator.receive()
+    coordinator.good_bye()
+    assert list(found.result(timeout=60)) == [1]
+
+
+def test_an_evaluator_that_comes_after_the_end_is_told(coordinator, evaluating, capsys, monkeypatch):
+    coordinator.ended = [(7, "run", "done")]
+    monkeypatch.setattr(_progress, "_LINES_AFTER_SECONDS", (0.0,))
+    found = evaluating(run="run")
+    said = ""
+    while "waits for a model of run 'run' (run 7, 'run', is done already, and this waits for another of that name)" not in said:
+        said += capsys.readouterr().err
+    coordinator.model(1)  # of the other
+    coordinator.receive()
+    coordinator.run_ended()
+    assert found.result(timeout=60) == {1: {"score": 0.0}}

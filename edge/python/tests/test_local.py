@@ -187,3 +187,20 @@ def test_a_run_that_goes_on_without_a_site_is_no_failure(soon):
         local.train(worker)
         local.wait("less", timeout_s=60)
         assert [len(round["contributors"]) for round in local.rounds("less")][1:] == [1, 1]
+
+
+def test_who_comes_after_the_end_is_told_and_waits_for_another_run_of_the_name(small):
+    number = small.start_run("over", MODEL)
+    small.train(add_one("over"))
+    small.wait("over", timeout_s=60)
+    small.join()
+    list(fluvial.evaluations("over", socket=small.evaluation_socket))  # the last model, which nobody had evaluated
+    said = f"run {number}, 'over', is done already, and this waits for another of that name"
+    with small.connect(0) as site:
+        with pytest.raises(TimeoutError, match=said):
+            next(site.rounds("over", timeout_s=0))
+        with pytest.raises(TimeoutError, match=said):
+            next(fluvial.evaluations("over", socket=small.evaluation_socket, timeout_s=0))
+        small.start_run("over", MODEL)
+        assert next(site.rounds("over", timeout_s=60)).number == 1
+        small.stop_run("over")

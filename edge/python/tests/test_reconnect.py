@@ -135,3 +135,32 @@ def test_a_wait_for_an_agent_that_stays_away_has_an_end(agent, tmp_path):
     say_good_bye(agent)
     with pytest.raises(fluvial.AgentUnavailable, match="nobody listens"):
         next(rounds)
+
+
+@pytest.mark.parametrize("name", ["run", ""])
+def test_a_run_that_ended_meanwhile_ends_for_who_was_in_it(agent, tmp_path, name):
+    rounds = agent.site.rounds("run", reconnect_s=60, timeout_s=30)
+    agent.task(1, MODEL)
+    next(rounds).submit(MODEL, samples=1)
+    agent.receive()
+
+    def restart():
+        hang_up(agent)
+        agent.ended = [(1, name, "done")]  # without its name: it was started anew
+        with restarted(agent, tmp_path / "agent.sock"):
+            pass
+
+    playing = threading.Thread(target=restart)
+    playing.start()
+    with pytest.warns(RuntimeWarning, match="has attached to it again"):
+        assert next(rounds, None) is None
+    playing.join()
+    with pytest.raises(TimeoutError):  # whoever asks again waits for another run of that name
+        next(agent.site.rounds("run", timeout_s=0))
+
+
+def test_an_agent_that_does_not_know_the_runs_name_ends_it_for_who_was_in_it(agent):
+    agent.task(1, MODEL)
+    next(agent.rounds).submit(MODEL, samples=1)
+    agent.run_ended(name="")
+    assert next(agent.rounds, None) is None

@@ -3,6 +3,7 @@
 import io
 import socket
 import sys
+import threading
 import types
 import warnings
 
@@ -111,6 +112,36 @@ def test_a_mistyped_run_is_told_at_once(agent):
     assert len(told) == 1, "once"
     assert told[0].filename == __file__
     assert agent.receive()[0].task_failed.message == "this worker trains digit"
+
+
+def test_a_run_that_was_over_before_is_told_and_another_of_its_name_is_waited_for(agent, tmp_path, capsys):
+    agent.ended = [(1, "digits", "done"), (4, "digits", "stopped"), (5, "letters", "done")]
+    site = attach_another(agent, tmp_path)
+    rounds = site.rounds("digits", timeout_s=0.1)
+    told_of = "run 4, 'digits', is stopped already, and this waits for another of that name"
+    with pytest.raises(TimeoutError, match=told_of):
+        next(rounds)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith(f"fluvial: a worker at fake waits for a round of run 'digits' ({told_of}), 0 s so far")
+    agent.task(1, MODEL, run="digits")
+    assert next(site.rounds("digits")).number == 1
+    assert capsys.readouterr().err == "", "what comes at once is the other"
+    site.close()
+
+
+def attach_another(agent, folder):
+    """A second worker of the same agent, which from then on plays to that one."""
+    path = folder / "again.sock"
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    listener.listen()
+    first, accepting = agent._connection, threading.Thread(target=agent._accept, args=(listener,))
+    accepting.start()
+    site = fluvial.connect(str(path))
+    accepting.join()
+    listener.close()
+    first.close()
+    return site
 
 
 def test_work_of_a_run_with_another_name_is_no_slip(agent):
