@@ -70,6 +70,7 @@ class Channel:
             message = _messages.LocalMessage()
             message.attach.CopyFrom(attach)
             message.attach.takes_kept_models = True
+            message.attach.hears_refusals = not attach.evaluates
             channel.send(message)
             try:
                 answer, descriptor = channel.receive(_ATTACH_SECONDS)

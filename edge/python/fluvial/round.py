@@ -35,6 +35,7 @@ class Previous:
 
     round: int
     outcome: str
+    reason: Optional[str] = None  # why it counts nowhere, where the agent said so
 
     @property
     def counts(self) -> bool:
@@ -63,7 +64,10 @@ class Round:
         if task.HasField("previous"):
             outcome = task.previous.outcome
             known = outcome if outcome < len(_messages.OUTCOMES) else 0
-            self.previous = Previous(task.previous.round, _messages.OUTCOMES[known])
+            refused, reason = site._refusals.get(task.run, (None, None))
+            self.previous = Previous(
+                task.previous.round, _messages.OUTCOMES[known], reason if refused == task.previous.round else None
+            )
         self.schema = Schema.from_message(task.schema)
         if self.schema.nbytes != task.model_bytes:
             raise ProtocolError(f"a model of {task.model_bytes} bytes with a schema of {self.schema.nbytes}")

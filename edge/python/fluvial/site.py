@@ -77,6 +77,7 @@ class Site(contextlib.AbstractContextManager):
         self.error: Optional[BaseException] = None  # that left the `with` block
         self._looked_at: Set[int] = set()  # runs of which a model was loaded, and looked at for what they do not have
         self._ends = Ends()
+        self._refusals: Dict[int, Tuple[int, str]] = {}  # of each run the last round that counts nowhere, and why
         self.left: Optional[str] = None  # the round that its loop left in the middle last, until it takes another
         self._open_channel(patience_s)
 
@@ -111,6 +112,8 @@ class Site(contextlib.AbstractContextManager):
 
         When a run of that name is over that this worker was not in, it waits for another of that name; the lines that say
         what it waits for, and the TimeoutError, say that, too.
+
+        RuntimeWarning: what the site's workers gave in a round counts nowhere, and why; `round.previous` has it, too.
 
         A round that is not answered when the next one is asked for counts as failed: the site sits it out. Leaving the
         loop in the middle of a round (break, an exception, Ctrl-C) hands it back instead: it goes to another worker
@@ -268,8 +271,21 @@ class Site(contextlib.AbstractContextManager):
                 self._results.forget(message.run_ended.run)
             elif body == "detach":
                 self.detach_reason = message.detach.reason
+        elif body == "update_refused":
+            self._refused(message.update_refused)
         else:
             raise ProtocolError(f"the agent sent {body}, which no worker expects")
+
+    def _refused(self, refused: Any) -> None:
+        run = self._ends.taken.get(refused.run)
+        if run is None:  # of a run that it leaves to other workers
+            return
+        self._refusals[refused.run] = refused.round, refused.reason
+        warnings.warn(
+            f"the update of {self.name} in round {refused.round} of {run} counts nowhere: {refused.reason}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
     def _committed(self, round: Round, timeout_s: Optional[float]) -> SharedModel:
         end = None if timeout_s is None else time.monotonic() + timeout_s

@@ -97,6 +97,12 @@ class FakeAgent:
         message.run_ended.run, message.run_ended.run_name, message.run_ended.state = 1, name, state
         self._send(message)
 
+    def refused(self, round, reason, run=1):
+        message = _messages.LocalMessage()
+        refused = message.update_refused
+        refused.run, refused.round, refused.reason = run, round, reason
+        self._send(message)
+
     def detach(self, reason):
         message = _messages.LocalMessage()
         message.detach.reason = reason

@@ -189,6 +189,46 @@ def test_a_run_that_goes_on_without_a_site_is_no_failure(soon):
         assert [len(round["contributors"]) for round in local.rounds("less")][1:] == [1, 1]
 
 
+def test_training_that_gives_no_numbers_is_told_to_its_worker_and_pauses_the_run(small):
+    hour = 3_600_000
+    plan = {"attempts_max": 2, "deadlines": {"soft_min_ms": 50, "soft_ms": hour, "hard_ms": hour}}
+    small.start_run("spoilt", MODEL, rounds=1, plan=plan)
+    before = []
+
+    def worker(site, index):
+        for round in site.rounds("spoilt"):
+            before.append(round.previous)
+            round.submit({"w": np.array([0, np.nan], np.float32)}, samples=1)
+
+    with pytest.warns(RuntimeWarning) as told:
+        small.train(worker)
+        with pytest.raises(fluvial.RunFailed, match="tensor 'w', value 1 is nan"):
+            small.wait("spoilt", timeout_s=60)
+        small.stop_run("spoilt")
+        small.join()
+    said = "the update of site-1 in round 1 of spoilt counts nowhere: tensor 'w', value 1 is nan after training"
+    assert {str(one.message).partition(", expected")[0] for one in told} == {said}
+    assert before[0] is None and (before[1].round, before[1].outcome) == (1, "unused")
+    assert "value 1 is nan" in before[1].reason
+
+
+def test_an_update_that_the_coordinator_refuses_is_told_to_its_worker_too(small):
+    hour = 3_600_000
+    plan = {"attempts_max": 2, "update_norm_max": 1.0, "deadlines": {"soft_min_ms": 50, "soft_ms": hour, "hard_ms": hour}}
+    small.start_run("long", MODEL, rounds=1, plan=plan)
+
+    def worker(site, index):
+        for round in site.rounds("long"):
+            round.submit({"w": np.array([3, 4], np.float32)}, samples=1)
+
+    with pytest.warns(RuntimeWarning, match="the update of site-1 in round 1 of long counts nowhere: .*norm"):
+        small.train(worker)
+        with pytest.raises(fluvial.RunFailed, match="norm"):
+            small.wait("long", timeout_s=60)
+        small.stop_run("long")
+        small.join()
+
+
 def test_who_comes_after_the_end_is_told_and_waits_for_another_run_of_the_name(small):
     number = small.start_run("over", MODEL)
     small.train(add_one("over"))

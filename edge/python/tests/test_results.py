@@ -79,6 +79,33 @@ def test_an_update_need_not_have_counters(agent):
     assert_same(agent.result_arrays(), {**expected, "first": MODEL["first"], "seen": np.array([9], np.int32)})
 
 
+def test_why_an_update_counts_nowhere_is_said_at_once_and_with_the_next_round(agent):
+    agent.refused(1, "of a run that this worker is not in", run=9)
+    agent.task(1, MODEL)
+    next(agent.rounds).submit(MODEL, samples=1)
+    agent.receive()
+    agent.refused(1, "tensor 'w', value 4 is nan after training")
+    agent.task(2, MODEL, previous=(1, "unused"))
+    said = "the update of fake in round 1 of run counts nowhere: tensor 'w', value 4 is nan after training"
+    with pytest.warns(RuntimeWarning) as told:
+        round = next(agent.rounds)
+    assert [str(one.message) for one in told] == [said]
+    assert round.previous == fluvial.Previous(1, "unused", "tensor 'w', value 4 is nan after training")
+    round.submit(MODEL, samples=1)
+    agent.receive()
+    agent.task(3, MODEL, previous=(2, "counted"))
+    assert next(agent.rounds).previous == fluvial.Previous(2, "counted"), "the reason was another round's"
+
+
+def test_a_wait_for_a_commit_hears_why_there_will_be_none_of_it(agent):
+    agent.task(1, MODEL)
+    round = next(agent.rounds)
+    round.submit(MODEL, samples=1)
+    agent.refused(1, "weight 12, expected 1 to 10")
+    with pytest.warns(RuntimeWarning, match="weight 12"), pytest.raises(TimeoutError):
+        round.result(timeout_s=0.1)
+
+
 def test_what_became_of_the_previous_result(agent):
     rounds = agent.rounds
     for number, outcome in enumerate(("counted", "late", "refused", "unused", "pending", "unknown"), start=2):
