@@ -23,6 +23,10 @@ class ModelMismatch(FluvialError, ValueError):
     """What was given does not fit the run's model: a tensor is missing, or has another shape or dtype."""
 
 
+class PlanMismatch(FluvialError, ValueError):
+    """The run's plan is not one for what was asked; the message names the plan's key."""
+
+
 class RoundClosed(FluvialError):
     """The round has its answer already: submit once a round, and before asking for the next."""
 

@@ -43,6 +43,7 @@ class OverlappedRound(Round):
         self.local_steps = before.local_steps
         self.config = before.config
         self.parameters = before.parameters
+        self.optimizer = before.optimizer
         self.previous = None
         self.schema = before.schema
 

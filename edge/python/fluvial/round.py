@@ -11,7 +11,7 @@ from . import _messages, models
 from ._results import Given, HostResult, Result
 from ._shared import SharedModel
 from .config import Config, config_of
-from .errors import ModelMismatch, ProtocolError, RoundClosed
+from .errors import ModelMismatch, PlanMismatch, ProtocolError, RoundClosed
 from .parts import UpdateInParts
 from .schema import Schema
 from .selection import Only
@@ -60,6 +60,7 @@ class Round:
         self.local_steps: int = task.local_steps
         self.config: Config = config_of(task)  # the plan's [worker] table, as it is in this round
         self.parameters: Dict[str, float] = dict(task.parameters)  # its numbers alone
+        self.optimizer: str = task.optimizer  # the plan's optimizer.name; empty: an agent of an earlier version
         self.previous: Optional[Previous] = None
         if task.HasField("previous"):
             outcome = task.previous.outcome
@@ -250,6 +251,14 @@ class Round:
         for key, value in (metrics or {}).items():
             message.task_done.metrics[key] = float(value)
         return message
+
+    def _check_is_mean(self, who: str) -> None:
+        """PlanMismatch, and the round is declined: its next model is not the mean of what is handed over."""
+        if self.optimizer in ("mean", ""):
+            return
+        why = f'{who} needs a run with optimizer.name = "mean" in its plan; run {self.run} has "{self.optimizer}"'
+        self.fail(why)
+        raise PlanMismatch(f"{why}, whose next model is not the mean itself")
 
     def _submit(self, given: Sequence[Tuple[Any, Any]], done: Any, overlap: bool) -> None:
         if overlap:

@@ -165,14 +165,16 @@ class Site(contextlib.AbstractContextManager):
         fluvial.zeros_like(values), with the optimizer `mean`. Each call is one round of the run, which all sites enter.
         Returns the same kind of thing, in the dtypes given; numpy arrays are read-only.
 
-        RunEnded: the run is over. AgentUnavailable: the agent is gone, and the run is not over. TimeoutError: no round, or no
-        result, within `timeout_s`; after it this process may be a round behind the others.
+        PlanMismatch: the run has another optimizer. RunEnded: the run is over. AgentUnavailable: the agent is gone, and the run
+        is not over. TimeoutError: no round, or no result, within `timeout_s`; after it this process may be a round behind the
+        others.
         """
         _messages.check_run(run)
         with self._attached():
             round = self._current = self._next_round(run, timeout_s)
             if round is None:
                 raise RunEnded(f"run {run} is over")
+            round._check_is_mean("allreduce")
             named = values
             if not isinstance(values, Mapping):
                 if len(round.schema) != 1:

@@ -34,7 +34,7 @@ def ddp_hook(
     samples: this worker's weight in the mean, such as its batch size.
     timeout_s: TimeoutError in backward() when a round, or its result, takes longer.
 
-    What goes wrong in a hook, backward() raises: RunEnded when the run is over, KeyboardInterrupt for Ctrl-C. (Older
+    What goes wrong in a hook, backward() raises: RunEnded when the run is over, PlanMismatch when its optimizer is not `mean`, KeyboardInterrupt for Ctrl-C. (Older
     PyTorch, such as 1.13, raises a RuntimeError with the error's name and text instead.) A round that was not complete
     is handed back then. PyTorch cannot go on with a DDP in which a pass failed: who catches the error makes a new one
     around the module, with a new hook. On a GPU a backward pass has threads of PyTorch's own, and Python sees Ctrl-C only
@@ -93,6 +93,7 @@ class _Reducer:
         given = next(self._rounds, None)
         if given is None:
             raise RunEnded(f"run {self._run} is over")
+        given._check_is_mean("ddp_hook")
         wanted = {tensor.name for tensor in given.schema if tensor.averaged}
         if wanted != set(self._names.values()):
             differ = ", ".join(sorted(wanted.symmetric_difference(self._names.values()))[:5])

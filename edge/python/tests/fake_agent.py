@@ -72,7 +72,7 @@ class FakeAgent:
     def _bytes(self, model):
         return b"".join(np.ascontiguousarray(model[tensor.name], tensor.dtype).tobytes() for tensor in self.schema)
 
-    def task(self, round, model, previous=None, run="run", parameters=()):
+    def task(self, round, model, previous=None, run="run", parameters=(), optimizer=""):
         message = _messages.LocalMessage()
         task = message.task
         self._task += 1
@@ -81,6 +81,7 @@ class FakeAgent:
         for tensor in self.schema:
             task.schema.tensors.add(name=tensor.name, dtype=dtype_name(tensor.dtype), shape=tensor.shape)
         task.parameters.update(parameters)
+        task.optimizer = optimizer
         if previous is not None:
             task.previous.round, task.previous.outcome = previous[0], _messages.OUTCOMES.index(previous[1])
         self._send(message, self._bytes(model))

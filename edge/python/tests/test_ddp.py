@@ -86,6 +86,17 @@ def test_gradients_come_back_as_what_was_committed(tmp_path, alone, buckets):
             assert np.array_equal(array, plain.get_parameter(name).grad.numpy()), name
 
 
+def test_a_run_that_steps_is_refused(tmp_path, alone):
+    module = torch.nn.Linear(2, 1)
+    model = {name: values.detach().numpy() for name, values in module.named_parameters()}
+    with FakeAgent(tmp_path / "a", model) as agent:
+        agent.task(1, model, optimizer="fedavg")
+        ddp = torch.nn.parallel.DistributedDataParallel(module)
+        ddp.register_comm_hook(None, fluvial.torch.ddp_hook(agent.site, "run", module))
+        assert "optimizer.name" in failure(lambda: ddp(torch.ones(4, 2)).sum().backward())
+        assert agent.receive()[0].WhichOneof("body") == "task_failed"
+
+
 def test_a_run_of_another_model_is_refused_and_the_round_handed_back(tmp_path, alone):
     model = network()
     with FakeAgent(tmp_path / "a", {"other": np.zeros(3, np.float32)}) as agent:

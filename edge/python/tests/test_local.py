@@ -244,3 +244,11 @@ def test_who_comes_after_the_end_is_told_and_waits_for_another_run_of_the_name(s
         small.start_run("over", MODEL)
         assert next(site.rounds("over", timeout_s=60)).number == 1
         small.stop_run("over")
+
+
+def test_an_allreduce_in_a_run_that_steps_is_refused(small):
+    small.start_run("steps", MODEL, optimizer="fedavg")
+    with small.connect(0) as site:
+        with pytest.raises(fluvial.PlanMismatch, match='optimizer.name = "mean" in its plan; run steps has "fedavg"'):
+            site.allreduce(MODEL["w"], "steps", timeout_s=60)
+    small.stop_run("steps")

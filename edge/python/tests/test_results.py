@@ -106,6 +106,18 @@ def test_a_wait_for_a_commit_hears_why_there_will_be_none_of_it(agent):
         round.result(timeout_s=0.1)
 
 
+def test_an_allreduce_in_a_run_that_steps_is_refused_before_it_hands_anything_over(agent):
+    agent.task(1, {"w": MODEL["w"]} | MODEL, optimizer="fedavg")
+    with pytest.raises(fluvial.PlanMismatch, match='needs a run with optimizer.name = "mean" in its plan; run run has "fedavg"'):
+        agent.site.allreduce(MODEL, run="run")
+    assert "optimizer.name" in agent.receive()[0].task_failed.message
+    for number, optimizer in ((2, "mean"), (3, "")):  # an agent of an earlier version does not say it
+        agent.task(number, MODEL, optimizer=optimizer)
+        agent.committed(number, MODEL)
+        agent.site.allreduce(MODEL, run="run")
+        agent.receive()
+
+
 def test_what_became_of_the_previous_result(agent):
     rounds = agent.rounds
     for number, outcome in enumerate(("counted", "late", "refused", "unused", "pending", "unknown"), start=2):
