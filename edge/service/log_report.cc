@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <cmath>
 #include <utility>
 
 #include "core/tree/limits.h"
@@ -76,7 +77,10 @@ void LogReport::parent_down(const Error& why, bool stopping) {
 
 void LogReport::round_opened(const Offer& offer) {
   show(metrics_.round, static_cast<double>(offer.round.value()));
-  if (std::exchange(run_, offer.run) != offer.run) training_metrics_.forget();
+  if (std::exchange(run_, offer.run) != offer.run) {
+    training_metrics_.forget();
+    not_finite_.clear();
+  }
   log_of(offer.run, offer.round)
       .info("round open",
             {{"attempt", offer.attempt}, {"model_version", offer.base.version}, {"counted", offer.counted}});
@@ -164,11 +168,20 @@ void LogReport::encoded(const store::PendingInfo& info, std::uint32_t weight_tra
     log.warn("the update claims less than its weight; the round has less on record for this site",
              {{"weight", weight_trained}, {"weight_claimed", info.start.weight}});
   }
+  say_not_finite(log, info.start.metrics);
   log.info("update encoded", {{"bytes", info.chunk_bytes},
                               {"norm", info.p_norm},
                               {"weight", info.start.weight},
                               {"update_sha256", to_hex(info.digest)},
                               {"seconds", seconds}});
+}
+
+// Views leave them out, and so does whoever looks for the best round: once a run and name that is said.
+void LogReport::say_not_finite(const telemetry::Logger& log, const round::Metrics& metrics) {
+  for (const auto& [name, value] : metrics) {
+    if (std::isfinite(value) || !not_finite_.insert(name).second) continue;
+    log.warn("a metric of the site's workers is no number; no view shows it", {{"metric", name}});
+  }
 }
 
 void LogReport::pass_encoded(const store::PendingInfo& info) {

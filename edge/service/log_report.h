@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 
 #include "core/telemetry/log.h"
@@ -83,6 +84,7 @@ class LogReport final : public SiteReport {
  private:
   telemetry::Logger log_of(RunId run, RoundId round) const;
   void count(Outcome outcome);
+  void say_not_finite(const telemetry::Logger& log, const round::Metrics& metrics);
   void count_training();
   void show(telemetry::Gauge gauge, double value) const;  // of this site's last round
 
@@ -92,7 +94,8 @@ class LogReport final : public SiteReport {
   telemetry::SiteMetrics metrics_;
   telemetry::EdgeBytes bytes_;
   telemetry::ReportedMetrics training_metrics_;
-  RunId run_;  // that they are of
+  RunId run_;                         // that they are of
+  std::set<std::string> not_finite_;  // of this run, metrics that were NaN or infinite
   BusyTime training_;
   double training_counted_s_ = 0;
   std::size_t workers_ = 0;

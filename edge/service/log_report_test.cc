@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include "core/base/testing.h"
 
 namespace fluvial::edge {
@@ -103,6 +105,30 @@ TEST_F(LogReportTest, WhatAPassSendsLessOfIsSaidWithItsPassFromOne) {
   ASSERT_TRUE(lines->contains("scaled down to the plan's bounds"));
   const std::vector<telemetry::Field> said{{"run", 1U}, {"round", 4U}, {"pass", 2U}, {"factor", 0.5}};
   EXPECT_EQ(lines->records().back().fields, said);
+}
+
+TEST_F(LogReportTest, AMetricThatIsNoNumberIsSaidOnceARun) {
+  const auto lines = std::make_shared<telemetry::CaptureSink>();
+  LogReport report(metrics_, telemetry::Logger(lines), clock_, false);
+  const auto said = [&] {
+    std::vector<std::string> names;
+    for (const telemetry::Record& line : lines->records()) {
+      if (line.message != "a metric of the site's workers is no number; no view shows it") continue;
+      names.push_back(std::get<std::string>(line.fields.back().value));
+    }
+    return names;
+  };
+  Offer offer;
+  for (const std::uint64_t run : {1, 2}) {
+    offer.run = RunId(run);
+    report.round_opened(offer);
+    for (const std::uint64_t round : {1, 2}) {
+      store::PendingInfo of = info(round);
+      of.start.metrics = {{"loss", std::numeric_limits<double>::quiet_NaN()}, {"accuracy", 0.5}};
+      report.encoded(of, 12, 0.25);
+    }
+  }
+  EXPECT_THAT(said(), testing::ElementsAre("loss", "loss"));
 }
 
 TEST_F(LogReportTest, AnotherRunHasOtherMetrics) {

@@ -73,13 +73,13 @@ class Improvement:
 
 
 class _OfMetric:
-    """Looks at one metric of each round. RuntimeWarning when no round has it, with those that there are."""
+    """Looks at one metric of each round. RuntimeWarning when none of many has it, at first or later, with those that there are."""
 
     def __init__(self, metric: str, rounds_without: int) -> None:
         self.metric = metric
         self._rounds_without = rounds_without
         self._found = False
-        self._without: Set[int] = set()  # rounds, while it was never found
+        self._without: Set[int] = set()  # rounds, since it was last found
         self._known: Set[str] = set()
         self._warned = False
 
@@ -88,14 +88,15 @@ class _OfMetric:
         value = metric_of(round, self.metric)
         if value is not None:
             self._found = True
-        if self._found:
+            self._without.clear()
             return value
         self._known.update(round.get("metrics") or {}, round.get("evaluation") or {})
         if self._warned:
             return None
         if len(self._without - {round["round"]}) >= self._rounds_without:
             self._warned = True
-            self._warn(f"none of {len(self._without)} rounds so far")
+            since = "since it was there last" if self._found else "so far"
+            self._warn(f"none of {len(self._without)} rounds {since}")
         self._without.add(round["round"])
         return None
 
@@ -104,7 +105,9 @@ class _OfMetric:
             self._warn("no round")
 
     def _warn(self, whose: str) -> None:
-        names = ", ".join(sorted(self._known)) or "none (NaN counts as none)"
+        names = ", ".join(sorted(self._known)) or "none"
+        if self._found or not self._known:
+            names += " (NaN counts as none)"
         text = f"{type(self).__name__}: {whose} had {self.metric!r}; there are: {names}"
         warnings.warn(text, RuntimeWarning, stacklevel=2)
 

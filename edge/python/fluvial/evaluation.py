@@ -26,7 +26,7 @@ from ._progress import Waiting
 from ._shared import SharedModel
 from .config import Config, config_of
 from .errors import AgentUnavailable, ProtocolError, RoundClosed
-from .round import check_metrics
+from .round import check_metrics, warn_of_not_finite
 from .schema import Schema
 from .selection import Only
 
@@ -122,6 +122,7 @@ class _Evaluator:
         self._patience_s, self._reconnect_s = patience_s, reconnect_s
         self._ends = Ends()
         self.looked_at: Set[int] = set()  # runs of which a model was loaded
+        self.not_finite: Set[Tuple[str, str]] = set()  # runs and metrics that a warning was about
 
     def __enter__(self) -> "_Evaluator":
         self.channel = Channel.attach(self._path, self._attach, patience_s=self._patience_s)
@@ -210,6 +211,8 @@ class Evaluation:
         if not self._open:
             raise RoundClosed(f"the model of round {self.round} has its result already")
         check_metrics(metrics)
+        of = f"the evaluation of round {self.round} of {self.run}"
+        warn_of_not_finite(metrics, of, self.run, self._evaluator.not_finite)
         message = _messages.LocalMessage()
         message.task_done.id = self._id
         for key, value in metrics.items():

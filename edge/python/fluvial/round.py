@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Container, Dict, Mapping, Optional, Sequence, Tuple, Union
+import math
+import warnings
+from typing import TYPE_CHECKING, Any, Container, Dict, Mapping, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
 
@@ -246,6 +248,7 @@ class Round:
         if int(samples) != samples or not 1 <= samples <= _WEIGHT_MAX:
             raise ValueError(f"samples is {samples}, expected a whole number from 1 to {_WEIGHT_MAX}")
         check_metrics(metrics or {})
+        warn_of_not_finite(metrics or {}, f"round {self.number} of {self.run}", self.run, self._site._not_finite)
         message = _messages.LocalMessage()
         message.task_done.weight = int(samples)
         for key, value in (metrics or {}).items():
@@ -311,3 +314,16 @@ def check_metrics(metrics: Mapping[str, float]) -> None:
     for name in metrics:
         if not (1 <= len(name) <= _METRIC_NAME_MAX and all("!" <= letter <= "~" for letter in name)):
             raise ValueError(f"metric {name!r}: a name is 1 to {_METRIC_NAME_MAX} printable ASCII characters, no blanks")
+
+
+def warn_of_not_finite(metrics: Mapping[str, float], of: str, run: str, warned: Set[Tuple[str, str]]) -> None:
+    """RuntimeWarning, once a run and name: views leave NaN and infinities out, and so does whoever looks for the best."""
+    for name, value in metrics.items():
+        if not math.isfinite(value) and (run, name) not in warned:
+            warned.add((run, name))
+            warnings.warn(
+                f"metric {name!r} is {float(value)} in {of}: no view shows it, and early stopping and models_kept_best pass "
+                "the round over; later ones of that name are left out without a word",
+                RuntimeWarning,
+                stacklevel=4,
+            )

@@ -78,6 +78,7 @@ class Site(contextlib.AbstractContextManager):
         self._looked_at: Set[int] = set()  # runs of which a model was loaded, and looked at for what they do not have
         self._ends = Ends()
         self._refusals: Dict[int, Tuple[int, str]] = {}  # of each run the last round that counts nowhere, and why
+        self._not_finite: Set[Tuple[str, str]] = set()  # runs and metrics that a warning was about
         self.left: Optional[str] = None  # the round that its loop left in the middle last, until it takes another
         self._open_channel(patience_s)
 

@@ -78,6 +78,14 @@ def test_a_metric_that_no_round_has_is_said(make):
     assert [str(one.message) for one in told] == [f"{name}: none of 5 rounds so far {said}", f"{name}: no round {said}"]
 
 
+def test_a_metric_that_is_no_number_any_more_is_said_once():
+    lost = [{**committed(n, 1.0), "metrics": {"auc": 0.5}} for n in range(3, 20)]
+    with pytest.warns(RuntimeWarning) as told:
+        callbacks.follow(Federation([committed(1, 3.0), committed(2, 2.0), *lost]), 1, [callbacks.EarlyStopping("loss", patience=4)])
+    said = "EarlyStopping: none of 4 rounds since it was there last had 'loss'; there are: auc (NaN counts as none)"
+    assert [str(one.message) for one in told] == [said]
+
+
 def test_a_short_run_is_told_at_its_end():
     nothing = {"event": "committed", "run": 1, "round": 1, "metrics": {}, "evaluation": {}}
     with pytest.warns(RuntimeWarning, match="no round had 'loss'; there are: none"):

@@ -304,12 +304,15 @@ def test_a_result_that_nobody_is_there_to_take_is_left_out(coordinator, evaluati
         assert found.result(timeout=60) == {2: {"score": 1.0}}
 
 
-def test_an_evaluator_of_any_run_ends_with_the_coordinator(coordinator, evaluating):
-    found = evaluating()
-    coordinator.model(1)
-    coordinator.receive()
-    coordinator.good_bye()
-    assert list(found.result(timeout=60)) == [1]
+def test_an_evaluator_of_any_run_ends_with_the_coordinator_and_says_what_is_no_number(coordinator, evaluating):
+    with pytest.warns(RuntimeWarning, match="metric 'loss' is nan in the evaluation of round 1 of run") as told:
+        found = evaluating(lambda arrays: {"loss": float("nan")})
+        for number in (1, 2):
+            coordinator.model(number)
+            coordinator.receive()
+        coordinator.good_bye()
+        assert list(found.result(timeout=60)) == [1, 2]
+    assert len(told) == 1, "once"
 
 
 def test_an_evaluator_that_comes_after_the_end_is_told(coordinator, evaluating, capsys, monkeypatch):

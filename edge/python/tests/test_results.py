@@ -106,6 +106,19 @@ def test_a_wait_for_a_commit_hears_why_there_will_be_none_of_it(agent):
         round.result(timeout_s=0.1)
 
 
+def test_a_metric_that_is_no_number_is_said_once_a_name(agent):
+    with pytest.warns(RuntimeWarning) as told:
+        for number in (1, 2):
+            agent.task(number, MODEL)
+            next(agent.rounds).submit(MODEL, samples=1, metrics={"loss": float("nan"), "norm": -np.inf, "auc": 0.5})
+            agent.receive()
+    assert [str(one.message).partition(":")[0] for one in told] == [
+        "metric 'loss' is nan in round 1 of run",
+        "metric 'norm' is -inf in round 1 of run",
+    ]
+    assert told[0].filename == __file__
+
+
 def test_an_allreduce_in_a_run_that_steps_is_refused_before_it_hands_anything_over(agent):
     agent.task(1, {"w": MODEL["w"]} | MODEL, optimizer="fedavg")
     with pytest.raises(fluvial.PlanMismatch, match='needs a run with optimizer.name = "mean" in its plan; run run has "fedavg"'):
