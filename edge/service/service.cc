@@ -140,10 +140,9 @@ Status EdgeService::open() {
   FLUVIAL_ASSIGN(const std::optional<Pending> found, load());
   FLUVIAL_ASSIGN(const auto outcomes, site_.store->worker_outcomes());
   std::set<RunId> runs;
-  for (const auto& [run, workers] : outcomes) {
-    runs.insert(run);
-    news_.ends().known(run);
-  }
+  for (const auto& [run, workers] : outcomes) runs.insert(run);
+  if (found) runs.insert(found->run);
+  for (const RunId run : runs) news_.ends().known(run);
   machine_.emplace(found, std::move(runs));
   maker_.choose_reduction(settings_.reduction, static_cast<std::size_t>(settings_.workers));
   FLUVIAL_TRY(trainers_.open(trainer_events()));

@@ -176,12 +176,31 @@ TEST_F(WorkersTest, WhoAttachesAfterTheEndIsToldOfIt) {
   parent_.open_round(kSite, 1, plain_model(0));
   wait_logged("round open");
   parent_.tell_run_state(kSite, kRun, "stopped");
-  wait_logged("run complete");
+  wait_logged("run status");
   WorkerClient client = attach({.name = "gpu-0"});
   ASSERT_EQ(client.ended().size(), 1U);
   EXPECT_EQ(client.ended()[0].run, kRun);
   EXPECT_EQ(client.ended()[0].name, "test");
   EXPECT_EQ(client.ended()[0].state, "stopped");
+}
+
+TEST_F(WorkersTest, TheEndOfARunFromBeforeTheAgentsRestartIsToldByItsNumber) {
+  start(1);
+  const ResultBuffer buffer = ResultBuffer::create(kModelBytes).value();
+  {
+    WorkerClient client = attach({.name = "gpu-0"});
+    parent_.open_round(kSite, 1, plain_model(0));
+    next<Task>(client);
+    ASSERT_TRUE(client.submit(buffer, {.weight = 5, .update = true}).ok());
+    parent_.arrivals.take();
+  }
+  stop_site();
+  start(1);
+  WorkerClient client = attach({.name = "gpu-0"});
+  parent_.tell_run_state(kSite, kRun, "done");
+  const EndedRun ended = next<EndedRun>(client);
+  EXPECT_EQ(ended.run, kRun);
+  EXPECT_EQ(ended.name, "") << "no round of it opened in this process";
 }
 
 TEST_F(WorkersTest, WhatAllHaveInPlaceIsReducedEarlyToTheSameBits) {
