@@ -107,9 +107,14 @@ TEST(Worker, IsToldOfRunsThatEndAndGoesOnToTheNext) {
 
 TEST(Worker, IsToldWhenItAttachesOfRunsThatHadEnded) {
   Agent agent;
-  EXPECT_TRUE(attach(agent, "early").ended().empty());
-  agent.server().run_ended({RunId(3), "digits", "done"});
-  agent.server().run_ended({RunId(4), "letters", "stopped"});
+  WorkerClient early = attach(agent, "early");
+  EXPECT_TRUE(early.ended().empty());
+  const auto end = [&](RunId run, const char* name, const char* state) {
+    agent.server().run_ended({run, name, state});
+    EXPECT_EQ(std::get<EndedRun>(early.next_event().value().value()).run, run);  // and the server knows it
+  };
+  end(RunId(3), "digits", "done");
+  end(RunId(4), "letters", "stopped");
   WorkerClient client = attach(agent, "late");
   ASSERT_EQ(client.ended().size(), 2U);
   EXPECT_EQ(client.ended()[0].run, RunId(3));
@@ -118,7 +123,7 @@ TEST(Worker, IsToldWhenItAttachesOfRunsThatHadEnded) {
   agent.server().assign(agent.worker("late"), train_task(1));  // of run 3, which goes on after all
   next(client);
   EXPECT_EQ(attach(agent, "later").ended().size(), 1U);
-  for (std::uint64_t run = 10; run < 40; ++run) agent.server().run_ended({RunId(run), "many", "done"});
+  for (std::uint64_t run = 10; run < 40; ++run) end(RunId(run), "many", "done");
   const WorkerClient last = attach(agent, "last");
   ASSERT_EQ(last.ended().size(), kEndedRunsMax);
   EXPECT_EQ(last.ended().back().run, RunId(39));

@@ -173,10 +173,11 @@ TEST_F(WorkersTest, HearAtOnceWhyWhatTheyGaveCountsNowhere) {
 
 TEST_F(WorkersTest, WhoAttachesAfterTheEndIsToldOfIt) {
   start(1);
+  WorkerClient early = attach({.name = "gpu-1"});
   parent_.open_round(kSite, 1, plain_model(0));
-  wait_logged("round open");
+  next<Task>(early);
   parent_.tell_run_state(kSite, kRun, "stopped");
-  wait_logged("run status");
+  EXPECT_EQ(next<EndedRun>(early).run, kRun);
   WorkerClient client = attach({.name = "gpu-0"});
   ASSERT_EQ(client.ended().size(), 1U);
   EXPECT_EQ(client.ended()[0].run, kRun);
