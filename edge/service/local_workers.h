@@ -27,7 +27,10 @@ class LocalWorkers final : public Trainers {
   void none_committed() override { desk_.none_committed(); }
   bool owes(RunId run, RoundId round) const override { return desk_.owes(run, round); }
   void let_go() override { desk_.let_go(); }
-  void run_ended(local::EndedRun ended) override { server_->run_ended(std::move(ended)); }
+  void run_ended(local::EndedRun ended) override {
+    desk_.run_ended(ended.run);
+    server_->run_ended(std::move(ended));
+  }
   void update_refused(local::RefusedUpdate refused) override { server_->update_refused(std::move(refused)); }
   WorkerOutcomes& outcomes() override { return desk_.outcomes(); }
   std::size_t workers() const override { return desk_.workers(); }

@@ -344,7 +344,7 @@ void EdgeService::on_trained(const Train& effect, TimePoint begun, Result<Traine
   const Offer& offer = effect.offer;
   site_.span_ended(offer.run, offer.round, round::SpanKind::kTrain);
   if (!trained.ok()) {
-    site_.report.train_failed(offer, trained.error());
+    if (trained.error().code != Code::kCancelled) site_.report.train_failed(offer, trained.error());
     // Else the workers know: it is what one of them said, or that there are too few.
     if (trained.error().code == Code::kInvalidArgument) news_.not_used(offer.run, offer.round, trained.error().message);
     maker_.drop_early();

@@ -42,6 +42,16 @@ void TrainerDesk::train(TrainJob job, Trainers::Done done) {
   pump();
 }
 
+void TrainerDesk::run_ended(RunId run) {
+  if (!job_ || job_->what.run != run) return;
+  const bool waits =
+      std::ranges::all_of(job_->slots, [](const JobSlot& slot) { return slot.state() == SlotState::kOpen; });
+  if (!waits) return;
+  job_->slots.resize(1);
+  job_->slots.front().error = Error{Code::kCancelled, "its run is over"};
+  finish(Ruling::kFail);
+}
+
 void TrainerDesk::stop() {
   job_.reset();
   deadline_.cancel();

@@ -48,7 +48,8 @@ class TrainerDesk final : public local::WorkerHandler {
   // few workers, or none answered in time; kUnavailable: one is missing, and the plan says decline; kInternal: what the
   // worker said; kInvalidArgument: ranks of a group that contradict each other, or weights that no update may have.
   void train(TrainJob job, Trainers::Done done);
-  void stop();  // no more calls of `done`
+  void run_ended(RunId run);  // its job, if it waits for workers, is over: kCancelled. Who works goes on
+  void stop();                // no more calls of `done`
   std::size_t workers() const { return crew_.processes(); }
 
   // As Trainers has them.

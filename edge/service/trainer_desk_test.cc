@@ -45,6 +45,23 @@ TEST_F(DeskTest, ATaskWhoseWorkerGoesAwayIsGivenToASpareOne) {
   EXPECT_EQ(done()->weight, 12u);
 }
 
+TEST_F(DeskTest, NobodyTrainsForARunThatIsOver) {
+  attach(1, "trainer-0");
+  train();  // which waits for a second one
+  runtime_.on_strand([&] { desk_.run_ended(RunId(99)); });
+  EXPECT_TRUE(given_.empty());
+  runtime_.on_strand([&] { desk_.run_ended(RunId(1)); });
+  EXPECT_EQ(done().error(), (Error{Code::kCancelled, "its run is over"}));
+  attach(2, "trainer-1");
+  EXPECT_TRUE(given_.empty());
+  train(2);
+  ASSERT_EQ(given_.size(), 2u);
+  runtime_.on_strand([&] { desk_.run_ended(RunId(1)); });  // who works goes on
+  answer(0, 5, 1.0);
+  answer(1, 7, 1.0);
+  EXPECT_EQ(done()->weight, 12u);
+}
+
 TEST_F(DeskTest, SaysWhetherAnybodyHasATask) {
   using Changes = std::vector<bool>;
   attach(1, "trainer-0");

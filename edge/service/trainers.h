@@ -44,9 +44,9 @@ class Trainers {
   virtual void committed(local::CommittedModel model) = 0;
   virtual void none_committed() = 0;
   virtual bool owes(RunId run,
-                    RoundId round) const = 0;  // somebody waits for the model of that round, or of one before
-  virtual void let_go() = 0;                   // of results that are kept open from task to task
-  virtual void run_ended(local::EndedRun ended) = 0;
+                    RoundId round) const = 0;         // somebody waits for the model of that round, or of one before
+  virtual void let_go() = 0;                          // of results that are kept open from task to task
+  virtual void run_ended(local::EndedRun ended) = 0;  // a job of it that waits for workers ends
   virtual void update_refused(local::RefusedUpdate refused) = 0;  // what was trained counts nowhere
 
   virtual WorkerOutcomes& outcomes() = 0;  // what workers are told of their last results

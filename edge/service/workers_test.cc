@@ -185,6 +185,21 @@ TEST_F(WorkersTest, WhoAttachesAfterTheEndIsToldOfIt) {
   EXPECT_EQ(client.ended()[0].state, "stopped");
 }
 
+TEST_F(WorkersTest, NobodyTrainsForARunThatEndedBeforeAWorkerCame) {
+  start(1);
+  parent_.open_round(kSite, 1, plain_model(0));
+  wait_logged("waiting for training workers");
+  parent_.tell_run_state(kSite, kRun, "stopped");
+  wait_logged("run complete");
+  parent_.set_run(RunId(5), {});
+  HeldModel base = plain_model(0);
+  base.ref.run = RunId(5);
+  parent_.hold(base);
+  parent_.open_round(kSite, 1, base);
+  WorkerClient client = attach({.name = "gpu-0"});
+  EXPECT_EQ(next<Task>(client).run, RunId(5));
+}
+
 TEST_F(WorkersTest, TheEndOfARunFromBeforeTheAgentsRestartIsToldByItsNumber) {
   start(1);
   const ResultBuffer buffer = ResultBuffer::create(kModelBytes).value();
