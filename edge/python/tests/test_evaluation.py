@@ -3,8 +3,10 @@
 import concurrent.futures
 import contextlib
 import os
+import queue
 import socket
 import struct
+import sys
 import threading
 
 import numpy as np
@@ -315,13 +317,34 @@ def test_an_evaluator_of_any_run_ends_with_the_coordinator_and_says_what_is_no_n
     assert len(told) == 1, "once"
 
 
-def test_an_evaluator_that_comes_after_the_end_is_told(coordinator, evaluating, capsys, monkeypatch):
+class Told:
+    """A sys.stderr that one thread writes to and another waits for."""
+
+    def __init__(self):
+        self._parts = queue.Queue()
+
+    def write(self, text):
+        self._parts.put(text)
+
+    def flush(self):
+        pass
+
+    def isatty(self):
+        return False
+
+    def wait(self, text):
+        said = ""
+        while text not in said:
+            said += self._parts.get(timeout=60)
+
+
+def test_an_evaluator_that_comes_after_the_end_is_told(coordinator, evaluating, monkeypatch):
     coordinator.ended = [(7, "run", "done")]
     monkeypatch.setattr(_progress, "_LINES_AFTER_SECONDS", (0.0,))
+    told = Told()
+    monkeypatch.setattr(sys, "stderr", told)
     found = evaluating(run="run")
-    said = ""
-    while "waits for a model of run 'run' (run 7, 'run', is done already, and this waits for another of that name)" not in said:
-        said += capsys.readouterr().err
+    told.wait("waits for a model of run 'run' (run 7, 'run', is done already, and this waits for another of that name)")
     coordinator.model(1)  # of the other
     coordinator.receive()
     coordinator.run_ended()
