@@ -268,7 +268,12 @@ def main():
         howtos.console()
         howtos.rollover()
         howtos.below_root()
-        howtos.nothing_left([(ADMIN, '{"epoch": 6', "integration_test: PassesTest")])
+        howtos.nothing_left(
+            [
+                (ADMIN, '{"epoch": 6', "integration_test: PassesTest"),
+                (ADMIN, '{"plan": {...}', "coordinator_service_test: PlansTest"),
+            ]
+        )
         howtos.machine.fresh()
     print("ok")
 
