@@ -1,8 +1,7 @@
 // Server optimizers: from the mean pseudo-gradient (base model minus local model, so it is subtracted) to the next
 // model. Pure and chunk-wise; the caller owns the state and commits it together with the model. core/round/optimizer.h
-// lists the optimizers and their options in a plan; formulas and roundings are in kernels/vector.h (fedavg, fedavgm)
-// kernels/onebit_adam.h
-// (onebit_adam) and kernels/optimizer.h (the others): the same bits on every machine.
+// lists the optimizers and their options in a plan; formulas and roundings are in kernels/vector.h (fedavg, fedavgm),
+// kernels/onebit_adam.h (onebit_adam) and kernels/optimizer.h (the others): the same bits on every machine.
 #pragma once
 
 #include <cstddef>

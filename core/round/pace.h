@@ -38,8 +38,7 @@ struct SitePace {
   TimeWindow train;     // opening sent -> update begun: training and encoding
   TimeWindow transfer;  // begun -> verified: of the update, and of the partials that carried it
   TimeWindow merge;     // added to the sums on its way
-  TimeWindow
-      total;  // the three together; of a late round, how long it was open; of a window, since it was counted last
+  TimeWindow total;     // all three; of a late round, how long it was open; in windows, from one counted to the next
   std::uint64_t rounds = 0;
   std::uint64_t late = 0;  // of these
   double score = 1;        // how many times the median site's time; 1 until two rounds are known

@@ -1,4 +1,5 @@
-"""What is said while somebody waits. For rounds, a line for each that is committed. By a worker: on a terminal a line that counts (tqdm, where it is installed), else a line now and then.
+"""What is said while somebody waits. For rounds, a line for each that is committed. By a worker: on a terminal a line that
+counts (tqdm, where it is installed), else a line now and then.
 
 FLUVIAL_PROGRESS=off, or fluvial.progress(False): nothing. FLUVIAL_PROGRESS=lines: whole lines, on a terminal too.
 """

@@ -216,8 +216,9 @@ class LocalFederation(contextlib.AbstractContextManager):
     ) -> StartedRun:
         """Starts a run from `model` (a module, a state dict, a mapping of arrays, a file), or of `only` some of its tensors.
 
-        Returns the run's number, as Admin.start_run, which has a whole plan in place of these. continues: a run of this federation, in place of a model: from its last model, with
-        `keep_optimizer` also from the state of its server optimizer.
+        Returns the run's number, as Admin.start_run, which has a whole plan in place of these. continues: a run of
+        this federation, in place of a model: from its last model, with `keep_optimizer` also from the state of its
+        server optimizer.
 
         `codec` is how updates travel, `down` how the model does: "delta:int8" sends its difference from the one before.
 
