@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/base/format.h"
+#include "core/base/glob.h"
 #include "core/base/printable.h"
 #include "core/round/plan_keys.h"
 
@@ -195,30 +196,10 @@ double learning_rate(const ServerOptimizer& optimizer, std::uint64_t round, std:
   return rate;
 }
 
-// Goes back to the last star alone: of two stars, what the first one takes need never be more than the least.
-bool fits_pattern(std::string_view pattern, std::string_view name) {
-  std::size_t at = 0, star = std::string_view::npos, taken = 0;
-  for (std::size_t i = 0; i < name.size();) {
-    if (at < pattern.size() && pattern[at] == '*') {
-      star = at++;
-      taken = i;
-    } else if (at < pattern.size() && pattern[at] == name[i]) {
-      ++at;
-      ++i;
-    } else if (star != std::string_view::npos) {
-      at = star + 1;
-      i = ++taken;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', at) == std::string_view::npos;
-}
-
 bool is_statistic(const ServerOptimizer& optimizer, std::string_view tensor) {
   if (!has_statistics(optimizer)) return false;
   return std::ranges::any_of(patterns_of(optimizer.averaged),
-                             [&](std::string_view pattern) { return fits_pattern(pattern, tensor); });
+                             [&](std::string_view pattern) { return fits_glob(pattern, tensor); });
 }
 
 Result<ServerOptimizer> parse_server_optimizer(std::string_view text) {

@@ -76,8 +76,6 @@ double learning_rate(const ServerOptimizer& optimizer, std::uint64_t round, std:
 // Whether a tensor of this name is averaged and not stepped. Never by `mean`, which averages each, nor by
 // `onebit_adam`, whose momentum travels whole.
 bool is_statistic(const ServerOptimizer& optimizer, std::string_view tensor);
-// Whether a pattern of `averaged` fits a name: * stands for any characters, also none.
-bool fits_pattern(std::string_view pattern, std::string_view name);
 
 // "fedavg", "fedavgm:lr=1,momentum=0.9", "fedadam:lr=0.01,beta1=0.9,beta2=0.99,tau=0.001,warmup=5,scale_to=1000": the
 // kind, then those of its options that differ from its defaults. kInvalidArgument says what was expected.

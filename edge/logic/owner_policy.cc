@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/glob.h"
+
 namespace fluvial::edge {
 namespace {
 
@@ -46,31 +48,8 @@ std::string_view owners_rule_name(OwnersRule rule) {
   return "unknown";
 }
 
-// From the last star on, each beginning is tried: no step back goes further than that star.
-bool matches(std::string_view glob, std::string_view name) {
-  std::size_t g = 0;
-  std::size_t n = 0;
-  std::size_t star = std::string_view::npos;
-  std::size_t taken = 0;
-  while (n < name.size()) {
-    if (g < glob.size() && glob[g] == '*') {
-      star = g++;
-      taken = n;
-    } else if (g < glob.size() && (glob[g] == '?' || glob[g] == name[n])) {
-      ++g;
-      ++n;
-    } else if (star != std::string_view::npos) {
-      g = star + 1;
-      n = ++taken;
-    } else {
-      return false;
-    }
-  }
-  return glob.find_first_not_of('*', g) == std::string_view::npos;
-}
-
 std::optional<Objection> objection(const OwnerPolicy& policy, const Offer& offer, const WallReading& now) {
-  const auto fits = [&](const std::string& glob) { return matches(glob, offer.plan.name); };
+  const auto fits = [&](const std::string& glob) { return fits_glob(glob, offer.plan.name); };
   if (!policy.runs.empty() && std::ranges::none_of(policy.runs, fits)) {
     return object(OwnersRule::kRuns, "only runs named " + listed(policy.runs));
   }

@@ -36,6 +36,4 @@ struct Objection {
 // is none.
 std::optional<Objection> objection(const OwnerPolicy& policy, const Offer& offer, const WallReading& now);
 
-bool matches(std::string_view glob, std::string_view name);
-
 }  // namespace fluvial::edge

@@ -44,28 +44,6 @@ TEST(OwnerPolicy, ARunThatNoGlobNamesIsDeclined) {
   EXPECT_EQ(why(policy(" , "), named("x")), "") << "no glob at all";
 }
 
-TEST(OwnerPolicy, GlobsKnowStarsAndQuestionMarks) {
-  for (const auto& [glob, name] : {std::pair("*", ""),
-                                   {"a*", "a"},
-                                   {"*-b", "x-a-b"},
-                                   {"a?c", "abc"},
-                                   {"**a*", "ba"},
-                                   {"*ab*ab", "ababab"},
-                                   {"a*b*c", "a1b2b3c"}}) {
-    EXPECT_TRUE(matches(glob, name)) << glob << " " << name;
-  }
-  for (const auto& [glob, name] : {std::pair("a", "b"),
-                                   {"a", ""},
-                                   {"", "a"},
-                                   {"a?", "a"},
-                                   {"a*b", "abc"},
-                                   {"?", "ab"},
-                                   {"A", "a"},
-                                   {"*ab", "aba"}}) {
-    EXPECT_FALSE(matches(glob, name)) << glob << " " << name;
-  }
-}
-
 TEST(OwnerPolicy, ACohortBelowTheLeastIsDeclinedAndSoIsOneThatNobodySigned) {
   const OwnerPolicy five = policy("", 5);
   EXPECT_EQ(why(five, named("x", 5)), "");

@@ -25,7 +25,8 @@ struct Layer {
 bool fits(std::string_view pattern, std::string_view name) {
   if (pattern.empty()) return name.empty();
   if (pattern.front() != '*') {
-    return !name.empty() && pattern.front() == name.front() && fits(pattern.substr(1), name.substr(1));
+    return !name.empty() && (pattern.front() == '?' || pattern.front() == name.front()) &&
+           fits(pattern.substr(1), name.substr(1));
   }
   for (std::size_t skipped = 0; skipped <= name.size(); ++skipped) {
     if (fits(pattern.substr(1), name.substr(skipped))) return true;
