@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tupl
 
 import numpy as np
 
-from . import models
+from . import _precision, models
 from .errors import FluvialError
 
 LIBRARY = "libcuda.so.1"
@@ -164,13 +164,16 @@ class Memory:
             device.call("cuIpcGetMemHandle", handle, self._pointer)
         self.handle = handle.raw
 
-    def write(self, pieces: Iterable[Tuple[int, Any]]) -> None:
-        """Copies each of these, wherever it is, to its place (in bytes) as fp32. They are there when this returns."""
+    def write(self, pieces: Iterable[Tuple[int, Any, Any]]) -> None:
+        """Copies each of these, wherever it is, to its place (in bytes) as fp32. They are there when this returns.
+
+        With each goes what it began from, or None: its base and the casts of that (_precision.hand_over).
+        """
         device = self.device
         with device.current():
             device.synchronize()  # whatever streams compute them in
-            for place, source in pieces:
-                values = _as_floats(source)
+            for place, source, start in pieces:
+                values = _as_floats(source, start)
                 if isinstance(values, np.ndarray):
                     device.call("cuMemcpyHtoD_v2", self._pointer + place, values.ctypes.data, values.nbytes)
                     continue
@@ -206,14 +209,23 @@ def _address(source: Any) -> Optional[int]:
     return about["data"][0]
 
 
-def _as_floats(source: Any) -> Any:
-    """The values as fp32, contiguous: where they are when that is in a GPU's memory, and otherwise as a numpy array."""
-    if not models._is_torch(source):
-        return source if _address(source) is not None else np.ascontiguousarray(models._as_array("", source), np.float32)
-    if not source.is_cuda:
-        return np.ascontiguousarray(models._as_array("", source), np.float32)
-    import torch
+def _as_floats(source: Any, start: Any) -> Any:
+    """The values as fp32, contiguous: where they are when that is in a GPU's memory, and otherwise as a numpy array.
 
-    if source.dtype == torch.float32 and source.is_contiguous():
+    With a start, what is to be handed over: in memory of its own.
+    """
+    on_gpu = source.is_cuda if models._is_torch(source) else start is None and _address(source) is not None
+    if not on_gpu:
+        array = np.ascontiguousarray(models._as_array("", source), np.float32)
+        values = array if start is None else array.copy()
+    elif not models._is_torch(source):
         return source
-    return source.detach().to(torch.float32).contiguous()
+    else:
+        import torch
+
+        if start is None and source.dtype == torch.float32 and source.is_contiguous():
+            return source
+        values = source.detach().to(torch.float32, copy=start is not None).contiguous()
+    if start is not None:
+        _precision.hand_over(values, *start)
+    return values

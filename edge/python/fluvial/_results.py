@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Callable, Collection, Dict, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from . import _device, models
+from . import _device, _precision, models
 from ._shared import ResultBuffer
 from .schema import Schema, Tensor
 
 Given = Sequence[Tuple[Tensor, Any]]  # tensors of a run, with what is to be copied for each
+# Of those that were trained in half precision, the base and what they may have begun from (_precision.hand_over).
+Starts = Mapping[str, Tuple[np.ndarray, List[_precision.Casts]]]
 
 
 class HostResult:
@@ -23,9 +25,11 @@ class HostResult:
         self.array: np.ndarray = self._memory.array
         self._views = schema.views(self.array)
 
-    def write(self, given: Given) -> None:
+    def write(self, given: Given, starts: Starts = {}) -> None:
         for tensor, source in given:
             models.write_tensor(self._views[tensor.name], source)
+            if tensor.name in starts:
+                _precision.hand_over(self._views[tensor.name], *starts[tensor.name])
 
     def introduce(self, answer: Any) -> Optional[int]:
         """What the first message (TaskDone, TaskReady) that speaks of the result brings: a descriptor beside it."""
@@ -46,9 +50,9 @@ class DeviceResult:
         counted = len(self._places) < len(schema)
         self._counters = HostResult(schema, sparse=True) if counted else None
 
-    def write(self, given: Given) -> None:
-        averaged = ((self._places[tensor.name], source) for tensor, source in given if tensor.averaged and tensor.size)
-        self._memory.write(averaged)
+    def write(self, given: Given, starts: Starts = {}) -> None:
+        averaged = [(tensor.name, source) for tensor, source in given if tensor.averaged and tensor.size]
+        self._memory.write((self._places[name], source, starts.get(name)) for name, source in averaged)
         if self._counters is not None:
             self._counters.write([(tensor, source) for tensor, source in given if not tensor.averaged])
 
@@ -72,24 +76,26 @@ class Results:
         self._kept: Dict[int, Dict[Optional[bytes], Any]] = {}  # by run, and UUID or None for the host's memory
         self.unheard = False  # a result is in memory of a GPU, and it is not known yet whether the agent could open it
 
-    def written(self, run: int, schema: Schema, given: Given) -> Result:
+    def written(self, run: int, schema: Schema, given: Given, starts: Starts = {}) -> Result:
         """A result with these tensors in it: on the GPU that they are in, if there is one that the agent takes."""
         if self._devices:
             try:
                 device = _device.device_of([source for tensor, source in given if tensor.averaged and tensor.size])
                 if device is not None and device.uuid in self._devices:
-                    return self._on_device(run, schema, given, device)
+                    return self._on_device(run, schema, given, starts, device)
             except _device.DeviceError as error:
                 self._devices = frozenset()
                 warnings.warn(f"results go through host memory from now on: {error}", RuntimeWarning, stacklevel=5)
         result = self.host(run, schema)
-        result.write(given)
+        result.write(given, starts)
         return result
 
-    def _on_device(self, run: int, schema: Schema, given: Given, device: _device.Device) -> DeviceResult:
+    def _on_device(
+        self, run: int, schema: Schema, given: Given, starts: Starts, device: _device.Device
+    ) -> DeviceResult:
         is_new = device.uuid not in self._kept.get(run, {})
         found = self._keep(run, device.uuid, lambda: DeviceResult(schema, device))
-        found.write(given)
+        found.write(given, starts)
         self.unheard = self.unheard or is_new
         return found
 

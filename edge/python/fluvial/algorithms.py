@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 
 import numpy as np
 
-from . import models
+from . import _precision, models
 from .errors import ModelMismatch
 from .round import Metrics, Round
 from .schema import Schema, dtype_name
@@ -45,7 +45,7 @@ class FedProx:
     def begin(self, round: Round, model: Any) -> None:
         """Loads the round's model into `model`, and remembers it."""
         round.load_into(model)
-        arrays = round.arrays()
+        arrays = round._arrays()
         self._start = {name: arrays[name] for name in arrays if round.schema[name].averaged}
 
     def correct(self, model: Any, gradients: Optional[Mapping[str, np.ndarray]] = None) -> None:
@@ -114,14 +114,17 @@ class Scaffold:
 
         ModelMismatch: the run has no control variates; start it from Scaffold.model(model).
         """
-        arrays = round.arrays()
+        arrays = round._arrays()
         self._start = {name: array for name, array in arrays.items() if _CONTROL + name in arrays}
         if not self._start:
             raise ModelMismatch(f"run {round.run} has no control variates; start it from fluvial.Scaffold.model(model)")
         plain = {name: array for name, array in arrays.items() if not name.startswith(_CONTROL)}
-        models.load_into(model, _schema(plain), plain)
+        loaded = models.load_into(model, _schema(plain), plain)
+        round._loads.note(loaded)
         if not self._own:
             self._own = {name: np.zeros_like(array) for name, array in self._start.items()}
+        for name, array in self._start.items():  # in half precision it trains from the base rounded
+            self._start[name] = _precision.rounded(array, _precision.casts_of(loaded[name]))
         self._settle(round)
         self._shift = {name: arrays[_CONTROL + name] - self._own[name] for name in self._start}
         self._steps = 0
@@ -138,7 +141,7 @@ class Scaffold:
         if self._steps == 0:
             raise ValueError("no local step was corrected since begin(); call correct() before each")
         trained = models.to_arrays(model)
-        arrays = round.arrays()
+        arrays = round._arrays()
         following, control = {}, {}
         for name, start in self._start.items():
             moved = (start - trained[name]) / np.float32(self._steps * self.learning_rate) - arrays[_CONTROL + name]

@@ -37,7 +37,7 @@ def load(round: Round, model: torch.nn.Module) -> None:
 
     ModelMismatch: a tensor that the run has not, of another shape, or one that is not cut along its first dimension.
     """
-    arrays = round.arrays()
+    arrays = round._arrays()
     for piece, shape in _pieces(round, model):
         array = arrays[piece.name]
         if piece.first_row is not None:
@@ -45,6 +45,7 @@ def load(round: Round, model: torch.nn.Module) -> None:
         if tuple(array.shape) != tuple(piece.local.shape):
             raise ModelMismatch(f"tensor {piece.name} has shape {shape}; in the run it is {list(arrays[piece.name].shape)}")
         models.load_arrays({piece.name: piece.local}, {piece.name: array})
+        round._loads.note({piece.name: piece.local})
 
 
 def submit(round: Round, model: torch.nn.Module, *, samples: int, metrics: Optional[Mapping[str, float]] = None) -> None:

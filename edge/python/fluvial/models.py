@@ -9,6 +9,10 @@ stands for its state dict. Rules, for all of them:
   stays as it is here. Of floating-point tensors a warning says so, once a run, unless `only` names what travels.
 * Floating-point tensors travel as fp32: float16, bfloat16 and float64 are converted on the way in, and back to the dtype
   they have here on the way out. Complex tensors are refused, and so is a floating-point tensor where an integer one is here.
+* Half precision: a tensor that is loaded as float16 or bfloat16 is the base rounded, and `submit` hands over
+  base + (trained - loaded), so a value that was not trained stays exactly what it is. A round knows the dtypes into which
+  `load_into` wrote, and takes those that are handed over into account. Hand half-precision values that were made from
+  `arrays()` over in their own dtype: widened to float32 they count as trained from the unrounded base.
 * Integer and boolean tensors (a BatchNorm's ``num_batches_tracked``) travel as they are; the federation keeps the
   greatest value of each among the sites, and never averages them.
 * Tied weights: two names of a module that share their storage are one tensor, and a run that starts from it has it under
@@ -69,8 +73,8 @@ def _travelling(tensors: Mapping[str, Any]) -> Dict[str, np.ndarray]:
     return arrays
 
 
-def load_into(model: Any, schema: Schema, views: Mapping[str, np.ndarray], only: Only = None) -> None:
-    """Copies every tensor of the run's model into `model`, in place, converted to the dtype it has there.
+def load_into(model: Any, schema: Schema, views: Mapping[str, np.ndarray], only: Only = None) -> Dict[str, Any]:
+    """Copies every tensor of the run's model into `model`, in place, converted to the dtype it has there; returns those.
 
     only: those that the run's model consists of; ModelMismatch when it does not (fluvial/selection.py).
     """
@@ -85,6 +89,7 @@ def load_into(model: Any, schema: Schema, views: Mapping[str, np.ndarray], only:
             _load_torch(target, views[tensor.name])
         else:
             np.copyto(target, views[tensor.name], casting="unsafe")
+    return {tensor.name: targets[tensor.name] for tensor in schema}
 
 
 def load_arrays(model: Any, arrays: Any, *, only: Only = None) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Optional, Sequence, Tuple
 
 import numpy as np
 
-from . import models
+from . import _precision, models
 from .errors import RoundClosed
 from .round import Round
 
@@ -36,6 +36,7 @@ class OverlappedRound(Round):
         self._local = before._host_result()  # what was submitted stands there until the next task
         self._open = True
         self._in_parts = False
+        self._loads = _precision.Loads()
         self.run = before.run
         self.run_id = before.run_id
         self.number = before.number + 1
@@ -67,11 +68,14 @@ class OverlappedRound(Round):
         if real is None:
             return
         self._site._current = real
-        local, base = self.schema.views(real._host_result().array), real.arrays()
+        local, base = self.schema.views(real._host_result().array), real._arrays()
         for tensor, source in given:
             end = np.empty(tensor.shape, tensor.dtype)
             models.write_tensor(end, source)
-            if tensor.dtype.kind != "b":
+            if tensor.averaged:
+                starts = self._loads.starts(tensor.name, source)
+                _precision.hand_over(end, local[tensor.name], starts, onto=base[tensor.name])
+            elif tensor.dtype.kind != "b":
                 np.subtract(end, local[tensor.name], out=end)
                 np.add(base[tensor.name], end, out=end)
             np.copyto(local[tensor.name], end)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Container, Dict, Mapping, Optional, Seque
 
 import numpy as np
 
-from . import _messages, models
-from ._results import Given, HostResult, Result
+from . import _messages, _precision, models
+from ._results import Given, HostResult, Result, Starts
 from ._shared import SharedModel
 from .config import Config, config_of
 from .errors import ModelMismatch, PlanMismatch, ProtocolError, RoundClosed
@@ -55,6 +55,7 @@ class Round:
         self._result: Optional[Result] = None  # where the answer stands, once some of it does
         self._open = True
         self._in_parts = False
+        self._loads = _precision.Loads()
         self.run: str = task.run_name
         self.run_id: int = task.run
         self.number: int = task.round
@@ -82,6 +83,11 @@ class Round:
 
     def arrays(self) -> Dict[str, np.ndarray]:
         """The global model as named, read-only arrays over shared memory, without a copy. They stay valid for good."""
+        self._loads.unrounded = True
+        return self._arrays()
+
+    def _arrays(self) -> Dict[str, np.ndarray]:
+        """The same, for what trains nothing from them."""
         return self.schema.views(self._data())
 
     def load_into(self, model: Any, *, only: Only = None) -> None:
@@ -90,7 +96,7 @@ class Round:
         only: names or patterns of the tensors that the run's model consists of, such as adapters; all else in `model` stays.
         ModelMismatch when they are not those (fluvial/selection.py). RuntimeWarning, once a run: without `only` some stay, too.
         """
-        models.load_into(model, self.schema, self.arrays(), only)
+        self._loads.note(models.load_into(model, self.schema, self._arrays(), only))
         if only is None and self.run_id not in self._site._looked_at:
             self._site._looked_at.add(self.run_id)
             models.warn_of_others(model, self.schema)
@@ -150,6 +156,7 @@ class Round:
 
         Without a copy, unless counters stand between the tensors.
         """
+        self._loads.unrounded = True
         flat = self.schema.flat(self._data())
         flat.flags.writeable = False
         return flat
@@ -205,6 +212,8 @@ class Round:
             buffer[begin:end] = self._data()[begin:end]  # the counters in between
             for place, part in self.schema.flat_parts(buffer, start, array.size):
                 part[:] = array[place - start : place - start + part.size]
+            if not update:
+                self._measure_share(buffer, start, array.size, given)
             done.task_done.ranges.add(first_byte=begin, bytes=end - begin)
         if not done.task_done.ranges:
             done.task_done.ranges.add()  # none at all would mean everything
@@ -266,21 +275,31 @@ class Round:
     def _submit(self, given: Sequence[Tuple[Any, Any]], done: Any, overlap: bool) -> None:
         if overlap:
             self._host_result()  # from which the next round starts
-        self._write(given)
+        arrays = self._arrays()
+        starts = {t.name: (arrays[t.name], self._loads.starts(t.name, source)) for t, source in given if t.averaged}
+        self._write(given, {name: start for name, start in starts.items() if any(start[1])})
         self._hand_over(done)
         if overlap:
             self._site._go_on_from(self)
 
-    def _write(self, given: Given) -> None:
+    def _write(self, given: Given, starts: Starts = {}) -> None:
         """Copies tensors of the answer to where the site reads them; the first ones decide where that is."""
         if self._result is None:
-            self._result = self._site._results.written(self.run_id, self.schema, given)
+            self._result = self._site._results.written(self.run_id, self.schema, given, starts)
         else:
-            self._result.write(given)
+            self._result.write(given, starts)
+
+    def _measure_share(self, buffer: np.ndarray, first: int, count: int, given: Any) -> None:
+        """Of what was loaded in half precision, what it is from the base on (fluvial/_precision.py)."""
+        for name, begin, values in self.schema.flat_tensors(first, count):
+            starts = self._loads.starts(name, given)
+            if any(starts):
+                trained, base = (next(self.schema.flat_parts(data, begin, values))[1] for data in (buffer, self._data()))
+                _precision.hand_over(trained, base, starts)
 
     def _write_unchanged(self, there: Container[str]) -> None:
         """What the answer has not, as the agent gave it: counters."""
-        arrays = self.arrays()
+        arrays = self._arrays()
         self._write([(tensor, arrays[tensor.name]) for tensor in self.schema if tensor.name not in there])
 
     def _host_result(self) -> HostResult:

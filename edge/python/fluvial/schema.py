@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import math
 from typing import Dict, Iterable, Iterator, List, Tuple
@@ -66,6 +67,8 @@ class Schema:
     def __init__(self, tensors: Iterable[Tuple[str, str, Tuple[int, ...]]]) -> None:
         self._tensors: Dict[str, Tensor] = {}
         offset = 0
+        self._averaged: List[Tensor] = []  # that have values, and where these begin in the flat vector
+        self._firsts: List[int] = []
         self.values = 0  # that are averaged: the length of the flat vector
         # Where they stand: (first value, its byte, values), one for each stretch without a counter in between.
         self._stretches: List[Tuple[int, int, int]] = []
@@ -73,6 +76,8 @@ class Schema:
             tensor = Tensor(name, dtype_of(dtype), tuple(int(length) for length in shape), offset)
             self._tensors[name] = tensor
             if tensor.averaged and tensor.size:
+                self._averaged.append(tensor)
+                self._firsts.append(self.values)
                 if self._stretches and self._stretches[-1][1] + 4 * self._stretches[-1][2] == offset:
                     first, byte, count = self._stretches.pop()
                     self._stretches.append((first, byte, count + tensor.size))
@@ -123,6 +128,16 @@ class Schema:
             if begin < end:
                 offset = byte + 4 * (begin - start)
                 yield begin, np.ndarray((end - begin,), _DTYPES["F32"], buffer=data, offset=offset)
+
+    def flat_tensors(self, first: int, count: int) -> Iterator[Tuple[str, int, int]]:
+        """The tensors with values among `first` to `first + count` of the flat vector: name, first of these values, how many."""
+        for place in range(max(bisect.bisect_right(self._firsts, first) - 1, 0), len(self._firsts)):
+            tensor, start = self._averaged[place], self._firsts[place]
+            begin, end = max(first, start), min(first + count, start + tensor.size)
+            if start >= first + count:
+                return
+            if begin < end:
+                yield tensor.name, begin, end - begin
 
     def flat_place(self, name: str) -> slice:
         """Where an averaged tensor's values stand in the flat vector. KeyError for a name that is not one."""
