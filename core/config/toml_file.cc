@@ -12,6 +12,7 @@
 
 #include "core/base/printable.h"
 #include "core/config/setting_kinds.h"
+#include "core/config/toml_bounds.h"
 
 namespace fluvial::config {
 namespace {
@@ -83,6 +84,7 @@ Status flatten(const toml::table& table, const std::string& prefix, const std::s
 }  // namespace
 
 Result<std::vector<TomlEntry>> parse_toml(std::string_view text, const std::string& path, Arrays arrays) {
+  FLUVIAL_TRY(check_toml_bounds(text, path));
   std::vector<TomlEntry> entries;
   try {
     const toml::table table = toml::parse(text);

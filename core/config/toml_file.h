@@ -24,8 +24,8 @@ struct TomlEntry {
 
 enum class Arrays { kRefused, kTaken };
 
-// kInvalidArgument naming file and line: not TOML, or a value that is a date or an array (if arrays are accepted: an
-// array that is empty, nested, or of several kinds).
+// kInvalidArgument naming file and line: beyond the bounds of toml_bounds.h, not TOML, or a value that is a date or an
+// array (if arrays are accepted: an array that is empty, nested, or of several kinds).
 Result<std::vector<TomlEntry>> parse_toml(std::string_view text, const std::string& path,
                                           Arrays arrays = Arrays::kRefused);
 Result<std::vector<TomlEntry>> read_toml(const std::string& path);  // kNotFound; at most 1 MiB
