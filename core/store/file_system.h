@@ -38,7 +38,7 @@ enum class OpenMode {
   kRead,       // kNotFound when it is not there
   kReadWrite,  // kNotFound when it is not there
   kCreate,     // made when it is not there (mode 0600); content is kept
-  kTruncate,   // made or emptied
+  kTruncate,   // made anew (mode 0600): what had the name goes, a link too; who has it open keeps what it reads
 };
 
 class FileSystem {

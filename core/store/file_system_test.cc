@@ -1,6 +1,8 @@
 #include "core/store/file_system.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/base/testing.h"
 #include "core/store/memory_file_system.h"
@@ -46,6 +48,12 @@ void exercise(FileSystem& files, const std::string& root) {
   file->unlock();
   EXPECT_TRUE(other->try_lock().value());
 
+  auto anew = files.open(path, OpenMode::kTruncate).value();
+  EXPECT_EQ(anew->size().value(), 0u);
+  ASSERT_TRUE(anew->write_at(0, as_byte_span("new")).ok());
+  EXPECT_EQ(content(files, path), "new");
+  EXPECT_EQ(file->size().value(), 9u);  // who has the old one open keeps it
+
   auto unnamed = files.open_unnamed(folder).value();
   ASSERT_TRUE(unnamed->write_at(0, as_byte_span("spill")).ok());
   EXPECT_EQ(files.list(folder)->size(), 1u);
@@ -63,6 +71,24 @@ TEST(FileSystem, PosixAndMemoryAgree) {
   MemoryFileSystem memory;
   ASSERT_TRUE(memory.make_folder("/root").ok());
   exercise(memory, "/root");
+}
+
+// As an attacker leaves it in a folder that many users may write to: a link, and a file that both names lead to.
+TEST(FileSystem, NothingIsWrittenThroughALinkUnderTheTemporaryName) {
+  const TemporaryFolder folder;
+  PosixFileSystem files;
+  const std::string path = join_path(folder.path(), "model");
+  const std::string target = join_path(folder.path(), "target");
+  ASSERT_TRUE(write_text(files, target, "of another").ok());
+  for (const auto make : {::symlink, ::link}) {
+    ASSERT_EQ(make(target.c_str(), temporary_of(path).c_str()), 0);
+    ASSERT_TRUE(write_text(files, path, "ours").ok());
+    EXPECT_EQ(content(files, target), "of another");
+    EXPECT_EQ(content(files, path), "ours");
+    struct stat status{};
+    ASSERT_EQ(::lstat(path.c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode, S_IFREG | 0600);
+  }
 }
 
 TEST(FileSystem, ErrorsNameThePath) {

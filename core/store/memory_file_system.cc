@@ -295,7 +295,7 @@ Result<std::unique_ptr<File>> MemoryFileSystem::open(const std::string& path, Op
     }
     found = state_->names.emplace(path, std::make_shared<Inode>()).first;
   }
-  if (mode == OpenMode::kTruncate) found->second->resize(0);
+  if (mode == OpenMode::kTruncate) found->second = std::make_shared<Inode>();
   return std::unique_ptr<File>(std::make_unique<MemoryFile>(state_, found->second, path));
 }
 

@@ -151,7 +151,11 @@ Result<std::unique_ptr<File>> PosixFileSystem::open(const std::string& path, Ope
     case OpenMode::kRead: flags |= O_RDONLY; break;
     case OpenMode::kReadWrite: flags |= O_RDWR; break;
     case OpenMode::kCreate: flags |= O_RDWR | O_CREAT; break;
-    case OpenMode::kTruncate: flags |= O_RDWR | O_CREAT | O_TRUNC; break;
+    case OpenMode::kTruncate:
+      // Never into a link or a file that another user put there under the name that we are about to write.
+      if (::unlink(path.c_str()) != 0 && errno != ENOENT) return system_error(errno, "replacing", path);
+      flags |= O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
+      break;
   }
   int descriptor = -1;
   do descriptor = ::open(path.c_str(), flags, 0600);

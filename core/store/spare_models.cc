@@ -41,15 +41,11 @@ Result<std::unique_ptr<File>> open_model_file(FileSystem& files, const std::stri
   const std::string folder = folder_of(path);
   const std::string temporary = temporary_of(path);
   FLUVIAL_ASSIGN(const std::vector<std::string> names, files.list(folder));
-  bool there = std::ranges::find(names, temporary.substr(temporary.rfind('/') + 1)) != names.end();
   if (const auto spare = std::ranges::find_if(names, is_spare_model); spare != names.end()) {
     const std::string old_path = join_path(folder, *spare);
     if (std::unique_ptr<File> file = take(files, old_path, temporary, bytes)) return file;
     static_cast<void>(files.remove(old_path));
-    FLUVIAL_ASSIGN(there, files.exists(temporary));
   }
-  // Not emptied: somebody may read what has that name.
-  if (there) FLUVIAL_TRY(files.remove(temporary));
   return files.open(temporary, OpenMode::kTruncate);
 }
 

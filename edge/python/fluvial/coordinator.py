@@ -135,13 +135,13 @@ class Admin:
             return files.load_model(path)
 
     def download(self, path: str, run: RunId = "latest", round: Union[int, str] = "latest") -> str:
-        """Writes a committed model to `path`, whole or not at all, and returns the path."""
+        """Writes a committed model to `path`, whole or not at all, readable by its user alone, and returns the path."""
         number = self.number(run)
         if round == "latest":
             round = self._get(f"/v1/runs/{number}")["committed"]
         there = self._get(f"/v1/models/{number}/{round}")
         temporary = f"{path}.tmp"
-        with open(temporary, "wb") as out:
+        with files.made_anew(temporary, 0o600) as out:
             for part in self._model_parts(there["path"], f"/v1/models/{number}/{round}/read"):
                 out.write(part)
         os.replace(temporary, path)

@@ -1,5 +1,7 @@
 """Which models of a run stay: the newest, the best by the plan's metric, and those with a label."""
 
+import pathlib
+
 import numpy as np
 import pytest
 
@@ -19,7 +21,7 @@ def add_one(site, index):
         round.submit({"w": round.arrays()["w"] + 1}, samples=1, metrics={"loss": LOSSES[round.number - 1]})
 
 
-def test_the_best_and_those_with_a_label_stay(small):
+def test_the_best_and_those_with_a_label_stay(small, tmp_path):
     plan = {"models_kept": 1, "models_kept_best": "loss:min"}
     gate = len(LOSSES)
     small.start_run("kept", {"w": np.zeros(4, np.float32)}, rounds=gate, plan=plan)
@@ -36,6 +38,11 @@ def test_the_best_and_those_with_a_label_stay(small):
     ]
     for which, value in (("before", 0), ("best", 2), ("last", gate), ("latest", gate), (2, 2)):
         assert small.admin.model("kept", which)["w"].tolist() == [value] * 4
+    (tmp_path / "of-another").write_text("theirs")
+    (tmp_path / "out.tmp").symlink_to(tmp_path / "of-another")
+    out = pathlib.Path(small.admin.download(str(tmp_path / "out"), "kept"))
+    assert out.stat().st_mode & 0o777 == 0o600 and not out.is_symlink()
+    assert (tmp_path / "of-another").read_text() == "theirs"
     with pytest.raises(fluvial.CoordinatorRefused, match="no longer kept"):
         small.admin.model("kept", 3)
     with pytest.raises(fluvial.CoordinatorRefused, match="'never'"):

@@ -1,6 +1,7 @@
 """What becomes of dtypes, shapes, names and shared storage on the way to a run and back."""
 
 import json
+import os
 import struct
 import warnings
 
@@ -112,6 +113,16 @@ def test_files(tmp_path):
         (tmp_path / "cut").write_bytes(whole[:size])
         with pytest.raises(ValueError):
             fluvial.load_model(str(tmp_path / "cut"))
+
+
+def test_a_file_is_never_written_through_a_link(tmp_path):
+    path, other = tmp_path / "model.safetensors", tmp_path / "of-another"
+    for make in (os.symlink, os.link):
+        other.write_text("theirs")
+        make(other, f"{path}.tmp")
+        fluvial.save_model(str(path), {"w": np.ones(1, np.float32)})
+        assert other.read_text() == "theirs"
+        assert fluvial.load_model(str(path))["w"].tolist() == [1]
 
 
 class Immutable:
