@@ -9,6 +9,9 @@ namespace fluvial::coordinator::admin {
 namespace {
 
 constexpr std::uint32_t kRoot = 0;
+// Inside a user namespace (PrivateUsers=yes of a unit, a rootless container) the kernel shows every user and group that
+// the namespace does not map under this number: who is listed by it is everybody.
+constexpr std::uint32_t kNotMapped = 65534;
 
 std::string_view trim(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
@@ -40,6 +43,12 @@ Result<People::List> People::parse(const char* setting, const std::string& text)
     if (!id.ok()) {
       const Code code = id.error().code == Code::kNotFound ? Code::kInvalidArgument : id.error().code;
       return Error{code, std::string(setting) + " = '" + text + "': " + id.error().message};
+    }
+    if (*id == kNotMapped) {
+      return Error{Code::kInvalidArgument,
+                   std::string(setting) + " = '" + text + "': '" + std::string(word) +
+                       "' has the number 65534, which stands for every user that a user namespace does not map: "
+                       "expected a user or group of its own"};
     }
     (is_group ? list.groups : list.users).push_back(*id);
   }
@@ -75,6 +84,12 @@ Status check_no_page(const net::HttpRequest& request) {
 }
 
 Error may_not_ask(const net::UnixPeer& peer) {
+  if (peer.uid == kNotMapped) {
+    return {Code::kPermissionDenied,
+            "the coordinator cannot tell which user asks: the kernel shows the number 65534 for all whom the "
+            "coordinator's user namespace does not map (PrivateUsers= in a unit of systemd, a rootless container); run "
+            "the coordinator without such a namespace, or ask as root or as the coordinator's own user"};
+  }
   return {Code::kPermissionDenied,
           "user " + std::to_string(peer.uid) +
               " may not administer this federation: its coordinator answers root, its own user, and those that its "

@@ -40,6 +40,18 @@ TEST(AdminPeople, WhomTheMachineDoesNotKnowIsNamed) {
   EXPECT_FALSE(People::of(900, "@", "").ok());
 }
 
+// With PrivateUsers=yes the kernel shows 65534 for alice as for everybody else; the name service calls that nobody.
+TEST(AdminPeople, ANumberThatStandsForEverybodyIsNoName) {
+  for (const char* who : {"65534", "@65534", "1001, 65534", "nobody", "@nogroup"}) {
+    EXPECT_THAT(People::of(900, who, "").error().message, HasSubstr("every user that a user namespace does not map"));
+    EXPECT_THAT(People::of(900, "", who).error().message, HasSubstr("admin_readers = '"));
+  }
+  const People people = People::of(900, "1001, @2000", "1002").value();
+  EXPECT_EQ(people.access_of(peer(65534, 65534, {65534})), Access::kNone);
+  EXPECT_THAT(may_not_ask(peer(65534, 65534)).message, HasSubstr("PrivateUsers="));
+  EXPECT_THAT(may_not_ask(peer(1003, 1003)).message, HasSubstr("user 1003 may not"));
+}
+
 TEST(AdminPages, AskNothingWithAnOperatorsCertificate) {
   const auto asked = [](std::map<std::string, std::string> headers) {
     net::HttpRequest request;
