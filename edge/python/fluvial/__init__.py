@@ -25,6 +25,7 @@ from .errors import (
     RunEnded,
     RunFailed,
     UnknownRun,
+    UpdateRefused,
 )
 from .evaluation import Evaluation, evaluate, evaluations
 from .files import load_model, model_metadata, save_model
@@ -54,6 +55,7 @@ __all__ = [
     "Scaffold",
     "Site",
     "UnknownRun",
+    "UpdateRefused",
     "admin",
     "callbacks",
     "connect",

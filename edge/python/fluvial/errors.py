@@ -31,6 +31,18 @@ class RoundClosed(FluvialError):
     """The round has its answer already: submit once a round, and before asking for the next."""
 
 
+class UpdateRefused(FluvialError):
+    """What this worker gave in a round counts nowhere; `round` and `reason` say which, and why.
+
+    The run goes on. Where the round is tried again, it is the next one that the worker is given.
+    """
+
+    def __init__(self, run: str, round: int, reason: str) -> None:
+        super().__init__(f"what this worker gave in round {round} of {run} counts nowhere: {reason}")
+        self.round = round
+        self.reason = reason
+
+
 class RunEnded(FluvialError):
     """The run was over before what was waited for came."""
 

@@ -227,7 +227,8 @@ class Round:
         """Waits until the round is committed; the model it made, as named, read-only arrays without a copy.
 
         May be called once the round was answered, until the next one is. TimeoutError: not within `timeout_s`.
-        RunEnded: the run was stopped before. RoundClosed: a later round was committed already, and this one's model
+        UpdateRefused: what this worker gave counts nowhere, and why. It is raised once and at once: the round may wait for this
+        worker, and its next attempt is the next of rounds(). Called again, it waits for what the others make of the round. RunEnded: the run was stopped before. RoundClosed: a later round was committed already, and this one's model
         went by.
         """
         return self.schema.views(self._site._committed(self, timeout_s).array)
@@ -310,6 +311,7 @@ class Round:
     def _hand_over(self, done: Any) -> None:
         done.task_done.id = self._id
         self._open = False
+        self._site._unheard = None
         self._send_result(done, done.task_done)
 
     def _send_result(self, message: Any, answer: Any) -> None:

@@ -18,7 +18,9 @@ from ._ends import Ends
 from ._progress import Waiting
 from ._results import Results
 from ._shared import SharedModel
-from .errors import AgentRefused, AgentUnavailable, ModelMismatch, ProtocolError, RoundClosed, RunEnded
+from .errors import (
+    AgentRefused, AgentUnavailable, ModelMismatch, ProtocolError, RoundClosed, RunEnded, UpdateRefused,
+)  # fmt: skip
 from .overlap import OverlappedRound
 from .round import Round
 from .selection import Only
@@ -78,6 +80,7 @@ class Site(contextlib.AbstractContextManager):
         self._looked_at: Set[int] = set()  # runs of which a model was loaded, and looked at for what they do not have
         self._ends = Ends()
         self._refusals: Dict[int, Tuple[int, str]] = {}  # of each run the last round that counts nowhere, and why
+        self._unheard: Optional[Tuple[int, int, str]] = None  # run, round and reason of a refusal of the last answer
         self._not_finite: Set[Tuple[str, str]] = set()  # runs and metrics that a warning was about
         self.left: Optional[str] = None  # the round that its loop left in the middle last, until it takes another
         self._open_channel(patience_s)
@@ -166,7 +169,8 @@ class Site(contextlib.AbstractContextManager):
         fluvial.zeros_like(values), with the optimizer `mean`. Each call is one round of the run, which all sites enter.
         Returns the same kind of thing, in the dtypes given; numpy arrays are read-only.
 
-        PlanMismatch: the run has another optimizer. RunEnded: the run is over. AgentUnavailable: the agent is gone, and the run
+        PlanMismatch: the run has another optimizer. UpdateRefused: the site's values were refused (one is not finite, say), and why;
+        the next call answers the round's next attempt, or the next round. RunEnded: the run is over. AgentUnavailable: the agent is gone, and the run
         is not over. TimeoutError: no round, or no result, within `timeout_s`; after it this process may be a round behind the
         others.
         """
@@ -284,6 +288,7 @@ class Site(contextlib.AbstractContextManager):
         if run is None:  # of a run that it leaves to other workers
             return
         self._refusals[refused.run] = refused.round, refused.reason
+        self._unheard = refused.run, refused.round, refused.reason
         warnings.warn(
             f"the update of {self.name} in round {refused.round} of {run} counts nowhere: {refused.reason}",
             RuntimeWarning,
@@ -304,10 +309,20 @@ class Site(contextlib.AbstractContextManager):
             if round.run_id in self._ended:
                 state = self._ended[round.run_id]
                 raise RunEnded(f"run {round.run} is {state}, and round {round.number} was not committed")
+            self._check_not_refused(round)
             if self.detach_reason is not None:
                 self._channel.close()
                 raise AgentUnavailable(f"the agent ended ({self.detach_reason}) before the commit of round {round.number}")
             self._receive(None if end is None else max(0.0, end - time.monotonic()), waiting)
+
+    def _check_not_refused(self, round: Round) -> None:
+        """UpdateRefused, once for an answer: the round may be waiting for this worker to answer its next attempt."""
+        unheard, self._unheard = self._unheard, None
+        if unheard is not None and unheard[:2] == (round.run_id, round.number):
+            raise UpdateRefused(round.run, round.number, unheard[2])
+        tasks = (message.task for message, _ in self._inbox if message.WhichOneof("body") == "task")
+        if any((task.run, task.round) == (round.run_id, round.number) for task in tasks):
+            raise UpdateRefused(round.run, round.number, "the round is tried again, without the results of the attempt before")
 
     def _over(self, round: Round) -> bool:
         """Whether the agent said, so far, that no more rounds of the run will come."""

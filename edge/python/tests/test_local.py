@@ -252,3 +252,47 @@ def test_an_allreduce_in_a_run_that_steps_is_refused(small):
         with pytest.raises(fluvial.PlanMismatch, match='optimizer.name = "mean" in its plan; run steps has "fedavg"'):
             site.allreduce(MODEL["w"], "steps", timeout_s=60)
     small.stop_run("steps")
+
+
+@pytest.mark.parametrize("wrong, why", [(np.nan, "finite"), (np.inf, "finite"), (70_000.0, "value_abs_max of 1024")])
+def test_an_allreduce_that_is_refused_says_so_at_once_and_the_next_call_is_the_rounds_next_attempt(wrong, why):
+    """Both sites are needed: the other one waits for this one's next attempt."""
+    found = {}
+
+    def worker(site, index):
+        value = np.array([1, 2 + 2 * index], np.float32)
+        if index == 1:
+            with pytest.raises(fluvial.UpdateRefused, match=why):
+                site.allreduce(value + np.array([0, wrong], np.float32), "values")
+        found[index] = [site.allreduce(value + step, "values").tolist() for step in range(2)]
+
+    with fluvial.testing.LocalFederation(sites=2) as local:
+        hour = 3_600_000
+        plan = {"participants": {"quorum": 2}, "deadlines": {"soft_ms": hour, "hard_ms": hour, "adaptive": False}}
+        local.start_run("values", {"value": np.zeros(2, np.float32)}, rounds=2, optimizer="mean", plan=plan)
+        with pytest.warns(RuntimeWarning, match="counts nowhere"):
+            local.train(worker)
+            local.wait("values", timeout_s=120)
+            local.join()
+    assert found == {0: [[1, 3], [2, 4]], 1: [[1, 3], [2, 4]]}
+
+
+def test_each_worker_of_a_site_whose_sum_is_refused_hears_of_it():
+    turns, refused, means = iter([np.nan, 1.0]), [], []
+
+    def worker(site, index):
+        value = next(turns)
+        try:
+            mean = site.allreduce({"w": np.array([value])}, "pair")
+        except fluvial.UpdateRefused as error:
+            refused.append(error.reason)
+            mean = site.allreduce({"w": np.array([2.0])}, "pair")
+        means.append(mean["w"].tolist())
+
+    with fluvial.testing.LocalFederation(sites=1, workers=2) as local:
+        local.start_run("pair", {"w": np.zeros(1, np.float32)}, rounds=1, optimizer="mean")
+        with pytest.warns(RuntimeWarning, match="counts nowhere"):
+            local.train(worker)
+            local.wait("pair", timeout_s=120)
+            local.join()
+    assert len(refused) == 2 and all("finite" in reason for reason in refused) and means == [[2.0], [2.0]]

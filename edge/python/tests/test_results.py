@@ -97,13 +97,42 @@ def test_why_an_update_counts_nowhere_is_said_at_once_and_with_the_next_round(ag
     assert next(agent.rounds).previous == fluvial.Previous(2, "counted"), "the reason was another round's"
 
 
-def test_a_wait_for_a_commit_hears_why_there_will_be_none_of_it(agent):
+def test_a_wait_for_a_commit_ends_with_the_reason_why_there_will_be_none_of_it(agent):
     agent.task(1, MODEL)
     round = next(agent.rounds)
     round.submit(MODEL, samples=1)
     agent.refused(1, "weight 12, expected 1 to 10")
-    with pytest.warns(RuntimeWarning, match="weight 12"), pytest.raises(TimeoutError):
-        round.result(timeout_s=0.1)
+    with pytest.warns(RuntimeWarning, match="weight 12"), pytest.raises(fluvial.UpdateRefused, match="round 1 of run.*weight 12") as said:
+        round.result()
+    assert (said.value.round, said.value.reason) == (1, "weight 12, expected 1 to 10")
+    agent.committed(1, plus(1))  # of the others
+    assert_same(round.result(), plus(1))
+
+
+def test_a_round_that_is_tried_again_for_another_reason_is_not_waited_for(agent):
+    """The agent says nothing where another worker of the site failed: the workers know."""
+    agent.task(1, MODEL)
+    round = next(agent.rounds)
+    round.submit(MODEL, samples=1)
+    agent.task(1, MODEL)
+    with pytest.raises(fluvial.UpdateRefused, match="round 1 of run.*tried again"):
+        round.result()
+    round = next(agent.rounds)
+    round.submit(MODEL, samples=1)
+    agent.committed(1, plus(2))
+    assert_same(round.result(), plus(2))
+
+
+def test_a_refusal_of_an_earlier_answer_is_no_word_on_this_one(agent):
+    agent.task(1, MODEL)
+    next(agent.rounds).submit(MODEL, samples=1)
+    agent.refused(1, "too long")
+    agent.task(1, MODEL)
+    with pytest.warns(RuntimeWarning, match="too long"):
+        round = next(agent.rounds)
+    round.submit(MODEL, samples=1)
+    agent.committed(1, plus(3))
+    assert_same(round.result(), plus(3))
 
 
 def test_a_metric_that_is_no_number_is_said_once_a_name(agent):
