@@ -83,6 +83,7 @@ class Site(contextlib.AbstractContextManager):
         self._unheard: Optional[Tuple[int, int, str]] = None  # run, round and reason of a refusal of the last answer
         self._not_finite: Set[Tuple[str, str]] = set()  # runs and metrics that a warning was about
         self.left: Optional[str] = None  # the round that its loop left in the middle last, until it takes another
+        self.works_for: Tuple[Optional[str], Optional[int]] = None, None  # the run it asked for last; its number, with a round of it
         self._open_channel(patience_s)
 
     def _open_channel(self, patience_s: float = 0.0) -> None:
@@ -131,6 +132,7 @@ class Site(contextlib.AbstractContextManager):
         self, run: Optional[str], timeout_s: Optional[float], reconnect_s: float
     ) -> Generator[Round, None, None]:
         with self._attached(reconnect_s):
+            self.works_for = run, None
             while True:
                 try:
                     self._current = self._overlapped_round(timeout_s) or self._next_round(run, timeout_s)
@@ -176,6 +178,7 @@ class Site(contextlib.AbstractContextManager):
         """
         _messages.check_run(run)
         with self._attached():
+            self.works_for = run, None
             round = self._current = self._next_round(run, timeout_s)
             if round is None:
                 raise RunEnded(f"run {run} is over")
@@ -238,6 +241,7 @@ class Site(contextlib.AbstractContextManager):
                 given = Round(self, message.task, model)
                 if run is None or given.run == run:
                     self._ends.taken[given.run_id] = given.run
+                    self.works_for = given.run, given.run_id
                     return given
                 given.fail(f"this worker trains {run}")
                 waiting.another_run(given.run, run)

@@ -14,7 +14,10 @@ It needs the `fluvial` executable: on the PATH, or named by FLUVIAL_EXECUTABLE.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
+import math
+import operator
 import os
 import shutil
 import subprocess
@@ -24,7 +27,7 @@ import threading
 import time
 import warnings
 import weakref
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
 
@@ -32,7 +35,7 @@ from . import files, site
 from ._crew import Crew, CrewProcess, raise_open_files
 from ._start import StartedRun
 from .coordinator import Admin, Rows, RunId
-from .errors import CoordinatorRefused, FederationFailed, UnknownRun
+from .errors import CoordinatorRefused, FederationFailed, FluvialError, UnknownRun
 from .round import Round
 from .selection import Only
 
@@ -68,6 +71,15 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
+@dataclasses.dataclass
+class _Failure:
+    """Of a worker."""
+
+    said: str
+    run: Optional[int] = None  # that it trained for; None: that is not known yet
+    error: Optional[BaseException] = None
+
+
 class LocalFederation(contextlib.AbstractContextManager):
     """A federation of its own, which ends with the `with` block (or with this process, however that ends)."""
 
@@ -81,17 +93,20 @@ class LocalFederation(contextlib.AbstractContextManager):
         settings: of its processes, by role and key: {"site.reduction": "direct"}. No FLUVIAL_... variable of this process
         sets anything of them.
         """
+        _check_whole(sites=sites, aggregators=aggregators, workers=workers)
         further = [f"--set={name}={value}" for name, value in (settings or {}).items()]
         self._process: Optional[subprocess.Popen] = None
         self._opened: List[site.Site] = []
         self.workers = workers  # a round of a site waits for
         self._threads: List[threading.Thread] = []
         self._started: List[Tuple[str, Callable[[], bool]]] = []  # a worker's site, and whether it still works
-        self._errors: List[Tuple[str, BaseException]] = []  # of workers' threads
+        self._failures: List[_Failure] = []  # of workers
+        self._told: Set[int] = set()  # id() of those Sites, processes and crews whose failure is among them
+        self._newest = 0  # the run that was started last
         self._workers: List[Tuple[str, subprocess.Popen, str]] = []  # site, process, its log
         self._left: Dict[str, float] = {}  # sites without a worker, since when
         self._ended_since: Optional[Tuple[float, Any]] = None  # when what _check_ended() looks for was first seen
-        self._crews: List[Union[Crew, CrewProcess]] = []  # of train_rounds()
+        self._crews: List[Tuple[int, Union[Crew, CrewProcess]]] = []  # of train_rounds(), with their run
         raise_open_files(_FILES_PER_SITE * sites + _FILES_OF_OTHERS)
         # Standard input ends when this process does, however it ends: then the federation goes too.
         self._process = subprocess.Popen(
@@ -126,15 +141,19 @@ class LocalFederation(contextlib.AbstractContextManager):
         return connected
 
     def train(self, worker: Callable[[site.Site, int], Any]) -> None:
-        """Calls worker(site, index) in a thread for each site, with `workers=2` in two; wait() ends with what one of them raises."""
+        """Calls worker(site, index) in a thread for each site, with `workers=2` in two.
+
+        wait() of the run that a worker trains for ends with what it raises.
+        """
 
         def run(index: int, place: int) -> None:
             name = f"python-{os.getpid()}-{place}" if self.workers > 1 else None
+            connected: Optional[site.Site] = None
             try:
                 with site.connect(self.worker_socket(index), name=name) as connected:
                     worker(connected, index)
             except BaseException as error:  # whatever it is, it is the worker's end
-                self._errors.append((self.sites[index], error))
+                self._failed(index, error, None if connected is None else self._run_of(connected))
 
         for index in range(len(self.sites)):
             for place in range(self.workers):
@@ -160,10 +179,12 @@ class LocalFederation(contextlib.AbstractContextManager):
         step is a function at the top of a module.
         """
         try:
-            run = self.admin.run(run)["name"]
+            about = self.admin.run(run)
         except (UnknownRun, CoordinatorRefused) as error:
             raise FederationFailed(f"{error}; start_run() comes first") from error
+        run, number = about["name"], about["id"]
         count = len(self.sites)
+        _check_whole(at_once=at_once or 1)
         many = min(at_once or len(os.sched_getaffinity(0)), count)
         if many < 1:
             raise ValueError(f"at_once is {at_once}, expected 1 or more")
@@ -171,13 +192,13 @@ class LocalFederation(contextlib.AbstractContextManager):
         if not processes:
 
             def failed(index: int, error: BaseException) -> None:
-                self._errors.append((self.sites[index], error))
+                self._failed(index, error, number)
 
-            self._crews.append(Crew(sockets, step, run, many, failed).start())
+            self._crews.append((number, Crew(sockets, step, run, many, failed).start()))
             return
         for first in range(many):
             share = {index: sockets[index] for index in range(first, count, many)}
-            self._crews.append(CrewProcess(share, step, run, 1))
+            self._crews.append((number, CrewProcess(share, step, run, 1)))
 
     def start_worker(self, index: int, command: Sequence[str]) -> subprocess.Popen:
         """Starts a training script beside the site of that index: FLUVIAL_WORKER_SOCKET says where. Ended with the federation.
@@ -230,6 +251,7 @@ class LocalFederation(contextlib.AbstractContextManager):
         "learning_rate": {"start": 0.1, "decay": 0.99}}.
         """
         count = len(self.sites) if participants is None else participants
+        _check_whole(rounds=1 if rounds is None else rounds, local_steps=local_steps, participants=count)
         asked: Dict[str, Any] = {
             "name": name,
             "rounds": rounds,
@@ -252,6 +274,7 @@ class LocalFederation(contextlib.AbstractContextManager):
             started = self.admin._start(asked, model, only, continues, keep_optimizer, sends=False)
         except CoordinatorRefused as error:
             raise FederationFailed(f"the run was not started: {error}") from error
+        self._newest = int(started)
         for note in started.notes:
             warnings.warn(note, stacklevel=2)
         return started
@@ -259,8 +282,9 @@ class LocalFederation(contextlib.AbstractContextManager):
     def wait(self, run: RunId, *, timeout_s: Optional[float] = None, progress: int = False) -> None:
         """Until the run has ended. FederationFailed says why when it was paused or stopped before its last round.
 
-        Also when a worker crashed: of train() or start_worker(), one whose `with federation.connect(...)` block an exception
-        left, and one that left a round in the middle while nobody trains at its site. And when a site's workers, of train() or
+        Also when a worker of the run crashed: of train() or start_worker(), one whose `with federation.connect(...)` block an
+        exception left, and one that left a round in the middle while nobody trains at its site. A worker is of the run whose
+        round it had, or that it asked for; one that had asked for none, of the run that is waited for next. And when a site's workers, of train() or
         start_worker(), have all ended before the run, which waits for them. TimeoutError after `timeout_s`.
 
         run: its name or number, here and wherever a run is asked for. UnknownRun: there is none of that name.
@@ -271,27 +295,30 @@ class LocalFederation(contextlib.AbstractContextManager):
         number = self.admin.number(run)
 
         def look() -> None:
-            self._check()
+            self._check(number, number)
             self._check_ended(number)
 
-        self._check()
+        self._check(number, number)
         self.admin.wait(number, timeout_s=timeout_s, progress=progress, check=look)
         self._started = [(where, works) for where, works in self._started if works()]  # the others were of this run
-        self._check()
+        self._check(number, number)
 
     def join(self, timeout_s: float = _STOP_SECONDS) -> None:
-        """Until what train() and train_rounds() started has ended; FederationFailed with what a worker raised. TimeoutError."""
+        """Until what train() and train_rounds() started has ended. TimeoutError.
+
+        FederationFailed with what a worker raised of the run that was started last, by start_run() or evaluate().
+        """
         end = time.monotonic() + timeout_s
-        for crew in self._crews:
+        for _, crew in self._crews:
             if not crew.join(max(0.0, end - time.monotonic())):
-                self._check()
+                self._check(self._newest)
                 raise TimeoutError(f"a worker of train_rounds() has not ended within {timeout_s:g} s")
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
             if thread.is_alive():
-                self._check()
+                self._check(self._newest)
                 raise TimeoutError(f"a worker of train() has not returned within {timeout_s:g} s")
-        self._check()
+        self._check(self._newest)
 
     def rounds(self, run: RunId) -> Rows:
         """The committed rounds: contributors and metrics, as Admin.rounds() has them."""
@@ -305,28 +332,57 @@ class LocalFederation(contextlib.AbstractContextManager):
         """A committed model (the last one) on the sites' own data: Admin.evaluate. Their workers answer with Site.evaluate."""
         number = "latest" if round_number is None else round_number
         self._left.clear()
-        return self.admin.evaluate(run, number, timeout_s=timeout_s, check=self._check)
+        before = max((one["id"] for one in self.admin.runs()), default=0)
+        self._newest = before + 1  # the evaluation's own run
+        return self.admin.evaluate(run, number, timeout_s=timeout_s, check=lambda: self._check(before + 1))
 
-    def _check(self) -> None:
-        """FederationFailed: a worker has failed."""
-        for where, error in self._errors:
-            raise FederationFailed(f"the worker at {where} failed: {type(error).__name__}: {error}") from error
-        for crew in self._crews:
+    def _failed(self, index: int, error: BaseException, run: Optional[int]) -> None:
+        said = f"the worker at {self.sites[index]} failed: {type(error).__name__}: {error}"
+        self._failures.append(_Failure(said, run, error))
+
+    def _run_of(self, worker: site.Site) -> Optional[int]:
+        """The run that this worker trains for, or trained for last; None: it has asked for none that there is."""
+        name, number = worker.works_for
+        if number is None and name is not None:
+            with contextlib.suppress(FluvialError):
+                return self.admin.number(name)
+        return number
+
+    def _look_for_failures(self) -> None:
+        """Of workers that this process has no thread of."""
+        for number, crew in self._crews:
             failure = crew.failure() if isinstance(crew, CrewProcess) else None
-            if failure is not None:
+            if failure is not None and self._is_new(crew):
                 where = "some sites" if failure[0] is None else self.sites[failure[0]]
-                raise FederationFailed(f"the worker at {where} failed: {failure[1]}")
+                self._failures.append(_Failure(f"the worker at {where} failed: {failure[1]}", number))
         for opened in self._opened:
-            if opened.error is not None:
-                error = opened.error
-                raise FederationFailed(f"the worker at {opened.name} failed: {type(error).__name__}: {error}") from error
+            if opened.error is not None and self._is_new(opened):
+                self._failed(self.sites.index(opened.name), opened.error, self._run_of(opened))
         for where, process, log in self._workers:
-            if process.poll() not in (None, 0):
-                raise FederationFailed(f"the worker at {where} ended with status {process.returncode}: {_end_of(log)}")
-        self._check_left()
+            if process.poll() not in (None, 0) and self._is_new(process):
+                said = f"the worker at {where} ended with status {process.returncode}: {_end_of(log)}"
+                self._failures.append(_Failure(said))
 
-    def _check_left(self) -> None:
-        left = {opened.name: opened.left for opened in self._opened if opened.left is not None}
+    def _is_new(self, worker: Any) -> bool:
+        new = id(worker) not in self._told
+        self._told.add(id(worker))
+        return new
+
+    def _check(self, first: int, last: float = math.inf) -> None:
+        """FederationFailed: a worker of these runs has failed, or one that is of no run so far, which it then is of `first`."""
+        self._look_for_failures()
+        for failure in self._failures:
+            if failure.run is None:
+                failure.run = first
+            if first <= failure.run <= last:
+                raise FederationFailed(failure.said) from failure.error
+        self._check_left(first, last)
+
+    def _check_left(self, first: int, last: float) -> None:
+        left = {}
+        for opened in self._opened:
+            if opened.left is not None and first <= (opened.works_for[1] or first) <= last:
+                left[opened.name] = opened.left
         if left:
             now = time.monotonic()
             workers = {node["name"]: node.get("workers") for node in self.admin.nodes()}
@@ -359,7 +415,11 @@ class LocalFederation(contextlib.AbstractContextManager):
 
     def stop_run(self, run: RunId) -> None:
         """Ends the run after what it has committed; its workers' rounds() end."""
-        self._fluvial("run", "stop", str(self.admin.number(run)))
+        number = self.admin.number(run)
+        self._fluvial("run", "stop", str(number))
+        self._look_for_failures()
+        for failure in self._failures:  # what failed by now is no later run's
+            failure.run = number if failure.run is None else failure.run
 
     def model(self, run: RunId, round_number: Optional[int] = None) -> Dict[str, np.ndarray]:
         """The last committed model of the run (or that of a round; 0: the initial one), by name."""
@@ -393,7 +453,7 @@ class LocalFederation(contextlib.AbstractContextManager):
         self.stop_processes()
         for thread in self._threads:
             thread.join(_STOP_SECONDS)
-        for crew in self._crews:
+        for _, crew in self._crews:
             if not crew.join(_STOP_SECONDS) and isinstance(crew, CrewProcess):
                 crew.end()
         self._crews.clear()
@@ -411,6 +471,17 @@ class LocalFederation(contextlib.AbstractContextManager):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _check_whole(**numbers: Any) -> None:
+    """TypeError: names the one that is no whole number."""
+    for name, number in numbers.items():
+        try:
+            operator.index(number)
+        except TypeError:
+            raise TypeError(
+                f"{name} is {number!r}, a {type(number).__name__}; expected a whole number, as {name}=5"
+            ) from None
 
 
 def _end_of(log: str) -> str:
