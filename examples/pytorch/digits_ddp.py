@@ -3,7 +3,7 @@
     python3 examples/pytorch/digits_ddp.py [steps]
 
 The ranks of a site share a process group of their own (Gloo); between the sites the gradients go through the
-federation.
+federation. The loss is scaled as in mixed precision: the hook is told the scaler and sends unscaled gradients.
 """
 
 import multiprocessing
@@ -21,6 +21,28 @@ import fluvial.torch
 SITES, RANKS, HELD_BACK = 2, 2, 360
 
 
+class Scaler:
+    """For processors what torch.cuda.amp.GradScaler() is for GPUs: a step whose scaled gradients overflow is skipped."""
+
+    def __init__(self):
+        self.factor = 2.0**16
+
+    def get_scale(self):
+        return self.factor
+
+    def scale(self, loss):
+        return loss * self.factor
+
+    def step(self, optimizer):
+        gradients = [parameter.grad.div_(self.factor) for group in optimizer.param_groups for parameter in group["params"]]
+        self.overflows = not all(gradient.isfinite().all() for gradient in gradients)
+        if not self.overflows:
+            optimizer.step()
+
+    def update(self):
+        self.factor *= 0.5 if self.overflows else 1
+
+
 def train(socket, store, rank, share, steps, results):
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=RANKS)
@@ -28,14 +50,16 @@ def train(socket, store, rank, share, steps, results):
     model = cnn()  # the same at every site: the seed is fixed
     ddp = DistributedDataParallel(model)
     site = fluvial.connect(socket)
-    ddp.register_comm_hook(None, fluvial.torch.ddp_hook(site, "gradients", model, samples=BATCH))
+    scaler = Scaler()
+    ddp.register_comm_hook(None, fluvial.torch.ddp_hook(site, "gradients", model, samples=BATCH, scaler=scaler))
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.05, momentum=0.9)
     generator = torch.Generator().manual_seed(share)
     for _ in range(steps):
         batch = torch.randint(len(y), (BATCH,), generator=generator)
         optimizer.zero_grad()
-        nn.functional.cross_entropy(ddp(x[batch]), y[batch]).backward()
-        optimizer.step()
+        scaler.scale(nn.functional.cross_entropy(ddp(x[batch]), y[batch])).backward()
+        scaler.step(optimizer)
+        scaler.update()
     results.put((share, [parameter.detach().numpy() for parameter in model.parameters()]))
     torch.distributed.destroy_process_group()
 
@@ -49,7 +73,7 @@ def main(steps):
             place = federation.worker_socket(site), f"{folder}/site-{site}"
             workers.append(multiprocessing.Process(target=train, args=(*place, rank, share, steps, results)))
             workers[-1].start()
-        federation.start_run("gradients", fluvial.zeros_like(cnn()), rounds=steps, optimizer="mean", plan=PLAN)
+        federation.start_run("gradients", fluvial.torch.zeros_like(cnn()), rounds=steps, optimizer="mean", plan=PLAN)
         federation.wait("gradients", progress=10)
         trained = [parameters for _, parameters in (results.get() for _ in workers)]
         [worker.join() for worker in workers]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Mapping, Optional
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional
 
 from . import _messages, models
 from .errors import ModelMismatch
@@ -18,6 +18,11 @@ class UpdateInParts:
         self._round = round
         self._weight = weight
         self._missing = {tensor.name: tensor for tensor in round.schema}
+
+    @property
+    def missing(self) -> List[str]:
+        """What is averaged and not there yet."""
+        return [tensor.name for tensor in self._missing.values() if tensor.averaged]
 
     @property
     def complete(self) -> bool:
@@ -51,8 +56,7 @@ class UpdateInParts:
         round = self._round
         round._checked(None, parts=True)
         if not self.complete:
-            names = ", ".join([tensor.name for tensor in self._missing.values() if tensor.averaged][:5])
-            raise ModelMismatch(f"the update is not complete; without: {names}")
+            raise ModelMismatch(f"the update is not complete; without: {', '.join(self.missing[:5])}")
         done = round._answer(self._weight, metrics)
         done.task_done.update = True
         round._write_unchanged({tensor.name for tensor in round.schema if tensor.name not in self._missing})

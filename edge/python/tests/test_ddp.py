@@ -49,7 +49,7 @@ def hand_in(agent, number):
     while True:
         message, _ = agent.receive()
         if message.WhichOneof("body") != "task_ready":
-            return message.WhichOneof("body"), parts, agent.result_arrays()
+            return message.WhichOneof("body"), parts, None if agent.result is None else agent.result_arrays()
         parts += 1
 
 
@@ -195,6 +195,113 @@ def test_half_precision_any_order_and_a_pass_that_was_left(tmp_path, dtype):
         with pytest.raises(fluvial.AgentUnavailable):  # the same bucket again: a new pass, so it attaches anew
             hook(None, Bucket(model["a"]))
         assert agent.receive()[0].WhichOneof("body") == "detach"
+
+
+def one_pass(tmp_path, module, forward, start=None, commit=None, inner=None, **hook):
+    """One backward pass in which half of what was handed over is committed; what was handed over."""
+    results = []
+    with FakeAgent(tmp_path / "a", start or fluvial.zeros_like(module)) as agent:
+
+        def play():
+            results.append(hand_in(agent, 1))
+            if results[0][0] == "task_done":
+                agent.committed(1, commit or {name: array * np.array(0.5, array.dtype) for name, array in results[0][2].items()})
+
+        playing = threading.Thread(target=play)
+        playing.start()
+        try:
+            ddp = torch.nn.parallel.DistributedDataParallel(inner or module)
+            ddp.register_comm_hook(None, fluvial.torch.ddp_hook(agent.site, "run", module, timeout_s=30, **hook))
+            forward(ddp).backward()
+        finally:
+            playing.join()
+    return results[0][2]
+
+
+class Words(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(5)
+        self.embedding, self.last = torch.nn.Embedding(10, 4, sparse=True), torch.nn.Linear(4, 2)
+
+    def forward(self, words):
+        return self.last(self.embedding(words))
+
+
+def test_sparse_gradients_come_back_sparse(tmp_path, alone):
+    model, plain, words = Words(), Words(), torch.tensor([7, 1, 7])
+    plain(words).square().sum().backward()
+    given = one_pass(tmp_path, model, lambda ddp: ddp(words).square().sum())
+    assert np.array_equal(given["embedding.weight"], plain.embedding.weight.grad.to_dense().numpy())
+    assert model.embedding.weight.grad.is_sparse
+    for one, other in zip(model.parameters(), plain.parameters()):
+        assert torch.equal(one.grad.to_dense(), 0.5 * other.grad.to_dense())
+
+
+def test_what_ddp_is_told_to_ignore_stays_the_sites_own(tmp_path, alone):
+    model, plain, x = torch.nn.Sequential(torch.nn.Linear(4, 2)), torch.nn.Sequential(torch.nn.Linear(4, 2)), torch.ones(3, 4)
+    plain.load_state_dict(model.state_dict())
+    plain(x).square().sum().backward()
+    torch.nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, ["0.bias"])
+    assert not one_pass(tmp_path, model, lambda ddp: ddp(x).square().sum())["0.bias"].any()
+    assert torch.equal(model[0].weight.grad, 0.5 * plain[0].weight.grad) and torch.equal(model[0].bias.grad, plain[0].bias.grad)
+
+
+def test_a_parameter_whose_gradient_never_comes_is_named(tmp_path, alone):
+    whole = torch.nn.ModuleDict({"inside": torch.nn.Linear(4, 2), "outside": torch.nn.Linear(4, 2)})
+    run = lambda: one_pass(tmp_path, whole, lambda ddp: ddp(torch.ones(3, 4)).sum(), inner=whole["inside"])  # noqa: E731
+    assert "no gradient of outside.weight, outside.bias" in failure(run)
+
+
+def test_a_parameter_that_only_other_sites_used_gets_their_mean(tmp_path, alone):
+    model = torch.nn.ModuleDict({"used": torch.nn.Linear(2, 1), "theirs": torch.nn.Linear(2, 1), "nobodys": torch.nn.Linear(2, 1)})
+    model.forward = lambda x: model["used"](x)
+    means = {name: np.full(tensor.shape, 0.25 * ("nobodys" not in name), np.float32) for name, tensor in model.named_parameters()}
+    with FakeAgent(tmp_path / "a", means) as agent:
+        agent.task(1, means)
+        agent.committed(1, means)
+        ddp = torch.nn.parallel.DistributedDataParallel(model, find_unused_parameters=True)
+        ddp.register_comm_hook(None, fluvial.torch.ddp_hook(agent.site, "run", model))
+        ddp(torch.ones(1, 2)).sum().backward()
+    assert model["theirs"].weight.grad.tolist() == [[0.25, 0.25]] == model["used"].weight.grad.tolist()
+    assert model["nobodys"].weight.grad is None
+
+
+def test_gradients_that_count_nowhere_end_the_pass_with_the_reason(tmp_path, alone):
+    model = torch.nn.Linear(2, 1)
+    with FakeAgent(tmp_path / "a", fluvial.zeros_like(model)) as agent:
+        agent.task(1, {"weight": np.zeros(2), "bias": np.zeros(1)})
+        agent.refused(1, "tensor 'bias', value 0 is inf after training")
+        ddp = torch.nn.parallel.DistributedDataParallel(model)
+        ddp.register_comm_hook(None, fluvial.torch.ddp_hook(agent.site, "run", model))
+        with pytest.warns(RuntimeWarning, match="counts nowhere"):
+            said = failure(lambda: (ddp(torch.ones(3, 2)).sum() * 1e39).backward())
+        assert "UpdateRefused" in said and "value 0 is inf" in said and "scaler=" in said
+        agent.task(1, {"weight": np.zeros(2), "bias": np.zeros(1)})  # its next attempt
+        agent.committed(1, {"weight": np.ones(2), "bias": np.ones(1)})
+        model.zero_grad(set_to_none=True)
+        ddp = torch.nn.parallel.DistributedDataParallel(model)
+        ddp.register_comm_hook(None, fluvial.torch.ddp_hook(agent.site, "run", model))
+        ddp(torch.ones(3, 2)).sum().backward()
+        assert model.bias.grad.tolist() == [1]
+
+
+class Scale:
+    def get_scale(self):
+        return 4.0
+
+
+def test_a_scaler_needs_a_run_that_can_tell_overflows(tmp_path, alone):
+    def scaled(model, start):
+        return one_pass(tmp_path, model, lambda ddp: 4 * ddp(torch.ones(3, 2)).sum(), start, scaler=Scale())
+
+    model = torch.nn.Linear(2, 1)
+    assert "fluvial.torch.zeros_like" in failure(lambda: scaled(model, fluvial.zeros_like(model)))
+    (tmp_path / "a").unlink()
+    model = torch.nn.Linear(2, 1)
+    given = scaled(model, fluvial.torch.zeros_like(model))
+    assert given["bias"].tolist() == [3] and given["ddp.flags"].tolist() == [1, 1, 0]
+    assert model.bias.grad.tolist() == [6], "half of it, scaled again"
 
 
 STEPS = """
