@@ -37,6 +37,21 @@ def test_a_model_of_jax_arrays(tmp_path):
         }
 
 
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_half_precision_is_measured_from_what_was_loaded(tmp_path, dtype):
+    base = np.array([0.1, -1 / 3, 1e-6, 3.14159265], np.float32)
+    with FakeAgent(tmp_path / "a", {"w": base}) as agent:
+        for number, step in ((1, 0), (2, 1)):
+            agent.task(number, {"w": base})
+            round = next(agent.rounds)
+            loaded = {name: jnp.asarray(array, dtype) for name, array in round.arrays().items()}
+            trained = {name: array + dtype(step) for name, array in loaded.items()}
+            round.submit(trained, samples=1)
+            agent.receive()
+            moved = np.asarray(trained["w"], np.float32) - np.asarray(loaded["w"], np.float32)
+            assert np.array_equal(agent.result_arrays()["w"], base + moved)
+
+
 def test_gradients_and_means(tmp_path):
     parameters = {"w": jnp.ones((2, 3)), "b": jnp.zeros(3, jnp.bfloat16)}
     zeros = fluvial.zeros_like(parameters)
