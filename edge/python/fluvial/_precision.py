@@ -7,6 +7,7 @@ by block, when the model is handed over: no second model is kept.
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
@@ -46,16 +47,34 @@ class Loads:
         """The model was copied into these."""
         for name, target in targets.items():
             self._dtypes.setdefault(name, set()).add(dtype_of(target))
-            self._memory.add(models._storage_key(target))
+            self._memory.add(_memory_of(target))
 
     def starts(self, name: str, trained: Any) -> List[Casts]:
         """Of which of these `trained` began: one, unless the round was loaded in several precisions, and this was cast from one."""
-        own, memory = dtype_of(trained), models._storage_key(trained)
+        own, memory = dtype_of(trained), _memory_of(trained)
         if memory is not None and memory in self._memory:
             return [casts_of(trained)]
         loaded = self._dtypes.get(name, set()) | ({"float32"} if self.unrounded else set())
         ways = ((start, own) for start in loaded or {own})
         return sorted({tuple(dtype for dtype in dict.fromkeys(way) if is_half(dtype)) for way in ways})
+
+
+# Of the rounds' arrays that scripts were given: their memory, and where to note into what they are loaded.
+_given_out: "weakref.WeakValueDictionary[int, Loads]" = weakref.WeakValueDictionary()
+
+
+def give_out(arrays: Mapping[str, np.ndarray], loads: Loads) -> None:
+    """A script has them: it may train from them unrounded, or load_arrays() them."""
+    loads.unrounded = True
+    _given_out.update({array.ctypes.data: loads for array in arrays.values()})
+
+
+def note_arrays(arrays: Mapping[str, np.ndarray], targets: Mapping[str, Any]) -> None:
+    """These arrays, perhaps a round's, were copied into these targets."""
+    for name, array in arrays.items():
+        loads = _given_out.get(array.ctypes.data)
+        if loads is not None:
+            loads.note({name: targets[name]})
 
 
 def hand_over(trained: Any, base: np.ndarray, starts: Sequence[Casts], onto: Optional[np.ndarray] = None) -> None:
@@ -120,6 +139,13 @@ def _like(values: Any, block: np.ndarray) -> Any:
     """A copy, where `values` are."""
     copied = np.array(block)
     return copied if isinstance(values, np.ndarray) else _torch().from_numpy(copied).to(values.device)
+
+
+def _memory_of(tensor: Any) -> Any:
+    try:
+        return models._storage_key(tensor)
+    except RuntimeError:  # torch's, where a tensor has no memory that this process sees
+        return None
 
 
 def _library(values: Any) -> Any:

@@ -28,6 +28,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
+from . import _precision
 from .errors import ModelMismatch
 from .schema import Schema, Tensor, dtype_name
 from .selection import Only, check_against, chosen
@@ -99,7 +100,7 @@ def load_arrays(model: Any, arrays: Any, *, only: Only = None) -> None:
     """
     given = _travelling(named_tensors(arrays))
     schema = Schema((name, dtype_name(array.dtype), array.shape) for name, array in given.items())
-    load_into(model, schema, given, only)
+    _precision.note_arrays(given, load_into(model, schema, given, only))
     if only is None:
         warn_of_others(model, schema, "the model that is loaded")
 

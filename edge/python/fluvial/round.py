@@ -83,8 +83,9 @@ class Round:
 
     def arrays(self) -> Dict[str, np.ndarray]:
         """The global model as named, read-only arrays over shared memory, without a copy. They stay valid for good."""
-        self._loads.unrounded = True
-        return self._arrays()
+        arrays = self._arrays()
+        _precision.give_out(arrays, self._loads)
+        return arrays
 
     def _arrays(self) -> Dict[str, np.ndarray]:
         """The same, for what trains nothing from them."""

@@ -116,6 +116,12 @@ def widened_by_hand_beside_the_round(round, dtype):
     return a_master_copy_of_the_module(round, dtype)
 
 
+def a_widened_module_of_load_arrays(round, dtype):
+    module = cast(module_of(START), dtype)
+    fluvial.load_arrays(module, round.arrays())
+    return module.float()
+
+
 def as_float64(round, dtype):
     model = {name: np.zeros(array.shape, np.float64 if array.dtype == np.float32 else array.dtype) for name, array in START.items()}
     round.load_into(model)
@@ -125,7 +131,7 @@ def as_float64(round, dtype):
 WAYS = [
     into_a_module, into_a_state_dict, arrays_cast_by_hand, a_module_cast_after_loading, a_module_widened_after_loading,
     a_master_copy_of_the_module, a_master_copy_of_the_round, a_master_module_beside, a_half_module_beside_a_teacher,
-    widened_by_hand_beside_the_round, as_float64,
+    widened_by_hand_beside_the_round, a_widened_module_of_load_arrays, as_float64,
 ]  # fmt: skip
 
 
