@@ -194,11 +194,18 @@ const std::vector<HostileCase> kCases = {
      "a second descriptor"},
     {"RangesWithoutAGroup", true,
      [](RawPeer& p) {
-       v1::LocalMessage message = done_of();
-       message.mutable_task_done()->add_ranges()->set_bytes(16);
-       p.send(message, {sealed_memfd(kTaskBytes, kSizeSeals).get()});
+       v1::LocalMessage message;
+       message.mutable_task_ranges()->set_id(1);
+       p.send(message);
      },
      "in no group"},
+    {"RangesOfAnotherTask", true,
+     [](RawPeer& p) {
+       v1::LocalMessage message;
+       message.mutable_task_ranges()->set_id(2);
+       p.send(message);
+     },
+     "answered task 2"},
     {"CommitsARound", true,
      [](RawPeer& p) {
        v1::LocalMessage message;
@@ -325,9 +332,8 @@ TEST(HostileWorker, ARankThatAnnouncesWhatItDoesNotAnswerForIsDetached) {
   agent.server().assign(worker, train_task(1));
   ASSERT_TRUE(peer.receive().has_task());
   send_ready(peer, {{8, 4}});
-  v1::LocalMessage message = done_of();
-  message.mutable_task_done()->add_ranges()->set_bytes(8);
-  peer.send(message);
+  for (const v1::LocalMessage& message : ranges_messages(TaskId(1), round::ByteRanges::whole(8))) peer.send(message);
+  peer.send(done_of());
   agent.recorder().wait([&](const Seen& seen) { return seen.detached.contains(worker); });
   EXPECT_EQ(agent.recorder().seen().detached.at(worker), "announced bytes that it does not answer for");
 }
@@ -348,16 +354,16 @@ TEST(HostileWorker, ARankThatIsThereAndAnotherNumberOfRanksAreRefused) {
   EXPECT_TRUE(WorkerClient::attach(agent.socket(), {.name = "b", .group = Group{"fsdp", 1, 2}}).ok()) << "it is gone";
 }
 
-TEST(HostileWorker, MoreRangesThanAnAgentKeepsAreRefused) {
+TEST(HostileWorker, MoreEarlyRangesThanAnAgentKeepsAreRefused) {
   Agent agent;
   RawPeer peer(agent.socket());
   peer.attach("dust");
   const WorkerId worker = agent.worker("dust");
-  const Task task = train_task(1, 3 * kRangesMax);
+  const Task task = train_task(1, 3 * kEarlyRangesMax);
   agent.server().assign(worker, task);
   ASSERT_TRUE(peer.receive().has_task());
   v1::LocalMessage message = ready({});
-  for (std::uint64_t i = 0; i <= kRangesMax; ++i) {
+  for (std::uint64_t i = 0; i <= kEarlyRangesMax; ++i) {
     v1::Range& added = *message.mutable_task_ready()->add_ranges();
     added.set_first_byte(8 * i);
     added.set_bytes(4);
@@ -365,6 +371,41 @@ TEST(HostileWorker, MoreRangesThanAnAgentKeepsAreRefused) {
   peer.send(message, {sealed_memfd(task.schema.model_bytes(), kSizeSeals).get()});
   agent.recorder().wait([&](const Seen& seen) { return seen.detached.contains(worker); });
   EXPECT_EQ(agent.recorder().seen().detached.at(worker), "more than 2048 ranges that do not touch");
+}
+
+// What an agent says to a rank that names these numbers, in messages of 3,000 of them.
+std::string answer_to_ranges(const std::vector<std::uint64_t>& numbers, std::uint64_t values) {
+  Agent agent;
+  RawPeer peer(agent.socket());
+  peer.send(attaching("dust", Group{"fsdp", 0, 2}));
+  EXPECT_TRUE(peer.receive().has_attached());
+  const WorkerId worker = agent.worker("dust");
+  agent.server().assign(worker, train_task(1, values));
+  EXPECT_TRUE(peer.receive().has_task());
+  for (std::size_t at = 0; at < numbers.size(); at += 3'000) {
+    v1::LocalMessage message;
+    message.mutable_task_ranges()->set_id(1);
+    const auto part = std::span(numbers).subspan(at, std::min<std::size_t>(3'000, numbers.size() - at));
+    message.mutable_task_ranges()->mutable_numbers()->Add(part.begin(), part.end());
+    peer.send(message);
+  }
+  agent.recorder().wait([&](const Seen& seen) { return seen.detached.contains(worker); });
+  return agent.recorder().seen().detached.at(worker);
+}
+
+TEST(HostileWorker, MoreRangesOfARankThanAnAgentKeepsAreRefused) {
+  EXPECT_EQ(answer_to_ranges(std::vector<std::uint64_t>(2 * kRangesMax + 2, 4), 3 * kRangesMax),
+            "more than 1048576 ranges that do not touch");
+}
+
+TEST(HostileWorker, RangesOfARankThatAreNoneOfTheModelAreRefused) {
+  constexpr std::uint64_t kMost = ~std::uint64_t{0};
+  EXPECT_EQ(answer_to_ranges({0, 4, 8}, 4), "half of a range");
+  EXPECT_EQ(answer_to_ranges({4, 4, kMost, 4}, 4),
+            "a range that begins 18446744073709551615 bytes behind byte 8, beyond the model");
+  EXPECT_EQ(answer_to_ranges({8, kMost}, 4),
+            "a range of 18446744073709551615 bytes from byte 8 reaches beyond the model's 16");
+  EXPECT_EQ(answer_to_ranges({0, 4, 2, 4}, 4), "a range of 4 bytes from byte 6 cuts a value at byte 6");
 }
 
 TEST(HostileWorker, RandomBytesNeverGetFurtherThanADetachment) {

@@ -12,6 +12,12 @@ namespace {
 
 using Ranges = google::protobuf::RepeatedPtrField<v1::Range>;
 
+constexpr std::size_t kRangesPerMessage = 3'000;  // of two varints of at most 10 bytes each: below 64 KiB
+
+Error too_many_ranges(std::size_t most) {
+  return {Code::kInvalidArgument, fmt::format("more than {} ranges that do not touch", most)};
+}
+
 void put_ranges(const round::ByteRanges& ranges, Ranges* out) {
   for (const round::ByteRange& range : ranges.ranges()) {
     v1::Range& added = *out->Add();
@@ -180,10 +186,22 @@ v1::LocalMessage done_message(const TaskResult& result, const std::optional<Devi
   done.set_id(result.id.value());
   done.set_weight(result.weight);
   done.set_update(result.update);
-  put_ranges(result.ranges, done.mutable_ranges());
   if (device) put_device(*device, done.mutable_device());
   done.mutable_metrics()->insert(result.metrics.begin(), result.metrics.end());
   return message;
+}
+
+std::vector<v1::LocalMessage> ranges_messages(TaskId id, const round::ByteRanges& ranges) {
+  std::vector<v1::LocalMessage> messages;
+  std::uint64_t end = 0;
+  for (std::size_t i = 0; i < ranges.ranges().size(); ++i) {
+    if (i % kRangesPerMessage == 0) messages.emplace_back().mutable_task_ranges()->set_id(id.value());
+    const round::ByteRange& range = ranges.ranges()[i];
+    messages.back().mutable_task_ranges()->add_numbers(range.first_byte - end);
+    messages.back().mutable_task_ranges()->add_numbers(range.bytes);
+    end = range.end();
+  }
+  return messages;
 }
 
 v1::LocalMessage failed_message(TaskId id, std::string_view text) {
@@ -274,9 +292,23 @@ Status add_ranges(const Ranges& ranges, const round::Schema& schema, round::Byte
     const round::ByteRange added{range.first_byte(), range.bytes()};
     FLUVIAL_TRY(round::check_range(schema, added));
     FLUVIAL_TRY(to.add(added));
-    if (to.ranges().size() > kRangesMax) {
-      return Error{Code::kInvalidArgument, fmt::format("more than {} ranges that do not touch", kRangesMax)};
+    if (to.ranges().size() > kEarlyRangesMax) return too_many_ranges(kEarlyRangesMax);
+  }
+  return {};
+}
+
+Status append_ranges(const v1::TaskRanges& ranges, const round::Schema& schema, round::ByteRanges& to) {
+  if (ranges.numbers_size() % 2 != 0) return Error{Code::kInvalidArgument, "half of a range"};
+  for (int i = 0; i < ranges.numbers_size(); i += 2) {
+    const std::uint64_t end = to.empty() ? 0 : to.ranges().back().end();
+    if (ranges.numbers(i) > schema.model_bytes() - end) {
+      return Error{Code::kInvalidArgument, fmt::format("a range that begins {} bytes behind byte {}, beyond the model",
+                                                       ranges.numbers(i), end)};
     }
+    const round::ByteRange added{end + ranges.numbers(i), ranges.numbers(i + 1)};
+    FLUVIAL_TRY(round::check_range(schema, added));
+    FLUVIAL_TRY(to.add(added));
+    if (to.ranges().size() > kRangesMax) return too_many_ranges(kRangesMax);
   }
   return {};
 }

@@ -29,6 +29,8 @@ v1::LocalMessage task_message(const Task& task);
 // `device`: where the averaged values are, if a device has them and no message has said so yet.
 v1::LocalMessage ready_message(const TaskReady& ready, const std::optional<DeviceLocation>& device = {});
 v1::LocalMessage done_message(const TaskResult& result, const std::optional<DeviceLocation>& device = {});
+// Before done_message(), when `ranges` are not all of the model. Each fits into a worker's message.
+std::vector<v1::LocalMessage> ranges_messages(TaskId id, const round::ByteRanges& ranges);
 v1::LocalMessage failed_message(TaskId id, std::string_view message);
 v1::LocalMessage detach_message(std::string_view reason);
 v1::LocalMessage run_ended_message(const EndedRun& ended);
@@ -40,9 +42,12 @@ Result<WorkerOptions> worker_from(const v1::Attach& attach);
 // kInvalidArgument: a UUID or handle of another length, a first byte that is no multiple of 16.
 Result<DeviceLocation> device_from(const v1::DeviceMemory& device);
 Result<std::vector<DeviceUuid>> devices_from(const v1::Attached& attached);  // kInvalidArgument: a UUID's length
-// Each within the model, none twice, at most kRangesMax that do not touch: added to `to`.
+// Each within the model, none twice, at most kEarlyRangesMax that do not touch: added to `to`.
 Status add_ranges(const google::protobuf::RepeatedPtrField<v1::Range>& ranges, const round::Schema& schema,
                   round::ByteRanges& to);
+// The next ones of a result, behind those in `to`: within the model, at most kRangesMax that do not touch. Costs no
+// more than the message is long.
+Status append_ranges(const v1::TaskRanges& ranges, const round::Schema& schema, round::ByteRanges& to);
 Metrics metrics_from(const v1::TaskDone& done);
 // Without the model. kInvalidArgument: an unknown kind, an invalid schema, sizes that contradict each other.
 Result<Task> task_from(const v1::Task& message);

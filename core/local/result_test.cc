@@ -80,6 +80,17 @@ TEST_F(ResultTest, RanksOfAGroupAnswerForTheirRanges) {
   EXPECT_EQ(wait_done(1).ranges, ranges_of({{4, 8}}));
 }
 
+TEST_F(ResultTest, ARankAnswersForAsManyRangesAsTheProtocolAllows) {
+  WorkerClient client = attach({.name = "experts", .group = Group{"fsdp", 0, 2}});
+  const Task task = train_task(1, 2 * kRangesMax);
+  const ResultBuffer buffer = ResultBuffer::create(task.schema.model_bytes()).value();
+  round::ByteRanges every_second;
+  for (std::uint64_t i = 0; i < kRangesMax; ++i) ASSERT_TRUE(every_second.add({8 * i + 4, 4}).ok());
+  give(client, "experts", task);
+  ASSERT_TRUE(client.submit(buffer, {.weight = 1, .ranges = every_second}).ok());
+  EXPECT_EQ(wait_done(1).ranges, every_second);
+}
+
 TEST_F(ResultTest, TheAgentTellsWhatBecameOfTheLastOne) {
   WorkerClient client = attach({.name = "gpu-0"});
   Task task = train_task(1);

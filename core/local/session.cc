@@ -79,6 +79,7 @@ Status Session::on_frame(Frame frame) {
   }
   switch (message.body_case()) {
     case v1::LocalMessage::kTaskReady: return on_ready(message.task_ready(), std::move(frame.fd));
+    case v1::LocalMessage::kTaskRanges: return on_ranges(message.task_ranges());
     case v1::LocalMessage::kTaskDone: return on_done(message.task_done(), std::move(frame.fd));
     case v1::LocalMessage::kTaskFailed: return on_failed(message.task_failed());
     case v1::LocalMessage::kDetach: return Error{Code::kCancelled, "detached: " + printable(message.detach().reason())};
@@ -167,15 +168,11 @@ Status Session::on_ready(const v1::TaskReady& ready, UniqueFd fd) {
   return {};
 }
 
-Result<round::ByteRanges> Session::answered_ranges(const v1::TaskDone& done) const {
-  if (!info_->group && done.ranges_size() > 0) return Error{Code::kInvalidArgument, "ranges of a worker in no group"};
-  if (done.ranges_size() == 0) return round::ByteRanges::whole(current_->schema.model_bytes());
-  round::ByteRanges ranges;
-  FLUVIAL_TRY(add_ranges(done.ranges(), current_->schema, ranges));
-  if (!ranges.covers(current_->ready)) {
-    return Error{Code::kInvalidArgument, "announced bytes that it does not answer for"};
-  }
-  return ranges;
+Status Session::on_ranges(const v1::TaskRanges& ranges) {
+  FLUVIAL_TRY(check_current(ranges.id()));
+  if (!info_->group) return Error{Code::kInvalidArgument, "ranges of a worker in no group"};
+  if (!current_->answered) current_->answered.emplace();
+  return append_ranges(ranges, current_->schema, *current_->answered);
 }
 
 Status Session::on_done(const v1::TaskDone& done, UniqueFd fd) {
@@ -190,11 +187,15 @@ Status Session::on_done(const v1::TaskDone& done, UniqueFd fd) {
   if (current_->kind == TaskKind::kTrain) {
     FLUVIAL_TRY(
         take_result({done.weight(), done.update(), done.has_device() ? &done.device() : nullptr, std::move(fd)}));
-    FLUVIAL_ASSIGN(result.ranges, answered_ranges(done));
+    result.ranges =
+        current_->answered ? std::move(*current_->answered) : round::ByteRanges::whole(current_->schema.model_bytes());
+    if (!result.ranges.covers(current_->ready)) {
+      return Error{Code::kInvalidArgument, "announced bytes that it does not answer for"};
+    }
     result.model = current_->model;
     result.device = current_->device;
-  } else if (fd.valid() || done.has_device() || done.weight() > 0 || done.update() || done.ranges_size() > 0) {
-    return Error{Code::kInvalidArgument, "an evaluation with a descriptor, device memory, a weight or ranges"};
+  } else if (fd.valid() || done.has_device() || done.weight() > 0 || done.update()) {
+    return Error{Code::kInvalidArgument, "an evaluation with a descriptor, device memory or a weight"};
   }
   current_.reset();
   if (const auto owner = owner_.lock()) owner->done(id_, std::move(result));

@@ -58,6 +58,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Status on_frame(Frame frame);
   Status on_attach(const v1::Attach& attach);
   Status on_ready(const v1::TaskReady& ready, UniqueFd fd);
+  Status on_ranges(const v1::TaskRanges& ranges);
   Status on_done(const v1::TaskDone& done, UniqueFd fd);
   // The common part of the messages about a result.
   struct Brought {
@@ -68,7 +69,6 @@ class Session : public std::enable_shared_from_this<Session> {
   };
   Status take_result(Brought brought);
   Status take_memory(Brought brought);
-  Result<round::ByteRanges> answered_ranges(const v1::TaskDone& done) const;
   Status on_failed(const v1::TaskFailed& failed);
   Status check_current(std::uint64_t id) const;
   void send(FrameWriter frame);
@@ -86,6 +86,7 @@ class Session : public std::enable_shared_from_this<Session> {
     std::uint64_t weight = 0;  // that came with it
     bool update = false;
     round::ByteRanges ready = {};
+    std::optional<round::ByteRanges> answered = {};  // that a rank answers for; none: all
   };
 
   const WorkerId id_;

@@ -25,15 +25,16 @@ std::string_view task_kind_name(TaskKind kind);  // "train", "evaluate"
 using Metrics = std::map<std::string, double>;  // such as loss, accuracy; values may be NaN or infinite
 
 // Bounds of the protocol (docs/formats/local.md).
-inline constexpr std::uint32_t kLocalProtocol = 1;
+inline constexpr std::uint32_t kLocalProtocol = 2;
 inline constexpr std::size_t kMessageBytesMax = 4 << 20;         // from the agent: a schema may be long
 inline constexpr std::size_t kWorkerMessageBytesMax = 64 << 10;  // from a worker
 inline constexpr std::size_t kMetricsMax = 64;
 inline constexpr std::size_t kNameBytesMax = 64;  // of workers and metrics: printable ASCII without blanks
 inline constexpr std::size_t kReasonBytesMax = 1024;
-inline constexpr std::size_t kEndedRunsMax = 16;  // that a worker is told of when it attaches
-inline constexpr std::uint32_t kRanksMax = 64;    // of a group
-inline constexpr std::size_t kRangesMax = 2'048;  // of a result, that do not touch
+inline constexpr std::size_t kEndedRunsMax = 16;                 // that a worker is told of when it attaches
+inline constexpr std::uint32_t kRanksMax = 64;                   // of a group
+inline constexpr std::size_t kRangesMax = std::size_t{1} << 20;  // of a result, that do not touch
+inline constexpr std::size_t kEarlyRangesMax = 2'048;            // of what is in place early, that do not touch
 
 // A rank's place in a sharded trainer, whose ranks together are one worker.
 struct Group {

@@ -170,6 +170,9 @@ Status WorkerClient::submit_in(Memory memory, TaskResult result) {
   FLUVIAL_TRY(check_trained(result.weight, result.metrics));
   result.id = current_->id;
   FLUVIAL_ASSIGN(std::shared_ptr<const SharedModel> shared, share(memory));
+  for (const v1::LocalMessage& message : ranges_messages(result.id, result.ranges)) {
+    FLUVIAL_TRY(write_message(fd_.get(), message));
+  }
   return answer(done_message(result, memory.device), std::move(shared));
 }
 

@@ -65,6 +65,16 @@ TEST_F(GroupTest, RanksThatDisagreeAboutTheWeightFailTheTask) {
       "rank-0 brought a model of weight 10 and rank-1 a model of weight 11: the ranks of a group bring one result");
 }
 
+TEST_F(GroupTest, AGroupOfTooManyRangesIsRefusedBeforeTheyAreCompared) {
+  UnitAnswers answers(2);
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    ASSERT_TRUE(answers[0].result.ranges.add({8 * i, 4}).ok());
+    ASSERT_TRUE(answers[1].result.ranges.add({8 * i + 4, 4}).ok());
+  }
+  EXPECT_TRUE(check_unit(answers, 24, 6).ok());
+  EXPECT_EQ(check_unit(answers, 24, 5).error().message, "a group's ranks bring 6 ranges; at most 5");
+}
+
 TEST_F(GroupTest, ARankThatLeavesTakesTheTaskWithIt) {
   attach_rank(1, 0, 2);
   attach_rank(2, 1, 2);

@@ -73,9 +73,10 @@ std::vector<std::string> Trained::workers() const {
   return names;
 }
 
-Status check_unit(const UnitAnswers& answers, std::uint64_t model_bytes) {
+Status check_unit(const UnitAnswers& answers, std::uint64_t model_bytes, std::size_t ranges_max) {
   const Answer& first = answers.front();
   std::vector<round::ByteRanges> ranges;
+  std::size_t count = 0;
   for (const Answer& answer : answers) {
     if (answer.result.weight != first.result.weight || answer.result.update != first.result.update) {
       return Error{
@@ -85,6 +86,10 @@ Status check_unit(const UnitAnswers& answers, std::uint64_t model_bytes) {
                       answer.result.update ? "an update" : "a model", answer.result.weight)};
     }
     ranges.push_back(answer.result.ranges);
+    count += ranges.back().ranges().size();
+  }
+  if (count > ranges_max) {
+    return Error{Code::kInvalidArgument, fmt::format("a group's ranks bring {} ranges; at most {}", count, ranges_max)};
   }
   return round::check_tiles(ranges, model_bytes);
 }

@@ -16,8 +16,10 @@ struct Answer {
 // That of a unit: one answer, or one of each rank, by rank.
 using UnitAnswers = std::vector<Answer>;
 
-// kInvalidArgument when a group's ranks disagree about weight or kind, or do not tile the model.
-Status check_unit(const UnitAnswers& answers, std::uint64_t model_bytes);
+inline constexpr std::size_t kGroupRangesMax = std::size_t{1} << 22;  // of a group's ranks together
+
+// kInvalidArgument when a group's ranks disagree about weight or kind, do not tile the model, or bring too many ranges.
+Status check_unit(const UnitAnswers& answers, std::uint64_t model_bytes, std::size_t ranges_max = kGroupRangesMax);
 
 // At least one unit, each checked. Metrics: the mean weighted by samples, over those workers that report one.
 // kInvalidArgument when the weights do not sum to 1 .. 2^29 - 1.

@@ -248,6 +248,7 @@ void TrainerDesk::announce() {
       part.weight = static_cast<std::uint32_t>(weight);
       part.update = seat.result ? seat.result->update : seat.ready->update;
       const round::ByteRanges& ranges = seat.result ? seat.result->ranges : seat.ready->ranges;
+      if (ranges.ranges().size() > local::kEarlyRangesMax) return;  // each announcement would cost that much again
       in_place.join(ranges);
       part.shards.push_back({seat.name, seat.result ? seat.result->model : seat.ready->model, ranges,
                              seat.result ? seat.result->device : seat.ready->device});

@@ -79,6 +79,20 @@ void check_ranges(const google::protobuf::RepeatedPtrField<v1::Range>& ranges) {
   FLUVIAL_CHECK(given == bytes, "ranges that overlap");
 }
 
+void check_ranges(const v1::TaskRanges& ranges) {
+  static const round::Schema schema = round::Schema::make({{"w", round::DType::kF32, {4'096}}}).value();
+  round::ByteRanges read;
+  const Status appended = append_ranges(ranges, schema, read);
+  check_error(appended);
+  if (!appended.ok()) return;
+  FLUVIAL_CHECK(read.empty() || read.ranges().back().end() <= schema.model_bytes(), "a range beyond the model");
+  round::ByteRanges again;
+  for (const v1::LocalMessage& message : ranges_messages(TaskId(1), read)) {
+    FLUVIAL_CHECK(append_ranges(message.task_ranges(), schema, again).ok(), "ranges that cannot be written");
+  }
+  FLUVIAL_CHECK(again == read, "ranges are read again as others");
+}
+
 void read_message(std::string_view body) {
   const Result<v1::LocalMessage> message = decode(body);
   check_error(message);
@@ -86,7 +100,7 @@ void read_message(std::string_view body) {
   check_worker(message->attach());
   check_task(message->task());
   check_device(message->task_done().device());
-  check_ranges(message->task_done().ranges());
+  check_ranges(message->task_ranges());
   check_ranges(message->task_ready().ranges());
   check_error(check_metrics(metrics_from(message->task_done())));
   check_error(devices_from(message->attached()));
@@ -235,8 +249,7 @@ v1::LocalMessage attach_of(Input& input) {
   return attach_message(options);
 }
 
-template <typename Message>
-void fill_ranges(Input& input, Message* message) {
+void fill_ranges(Input& input, v1::TaskReady* message) {
   for (std::size_t ranges = input.below(4); ranges > 0; --ranges) {
     v1::Range& range = *message->add_ranges();
     range.set_first_byte(input.below(16) == 0 ? input.number<std::uint64_t>() : 4 * input.below(5));
@@ -249,16 +262,18 @@ void fill_result(Input& input, std::uint64_t task, Message* message) {
   message->set_id(input.below(16) == 0 ? input.byte() : task);
   message->set_weight(input.below(8) == 0 ? input.number<std::uint32_t>() : 1);
   message->set_update(input.below(8) == 0);
-  fill_ranges(input, message);
   if (input.below(16) == 0) message->mutable_device()->set_device(input.text());
 }
 
 // One message of a worker, of its task mostly.
 v1::LocalMessage message_of(Input& input, std::uint64_t task) {
   v1::LocalMessage message;
-  switch (input.below(6)) {
+  switch (input.below(7)) {
     case 0: return attach_of(input);
-    case 1: fill_result(input, task, message.mutable_task_ready()); break;
+    case 1:
+      fill_result(input, task, message.mutable_task_ready());
+      fill_ranges(input, message.mutable_task_ready());
+      break;
     case 2:
       fill_result(input, task, message.mutable_task_done());
       for (std::size_t metrics = input.below(4); metrics > 0; --metrics) {
@@ -270,6 +285,13 @@ v1::LocalMessage message_of(Input& input, std::uint64_t task) {
       message.mutable_task_done()->set_weight(input.below(2));
       break;
     case 4:
+      message.mutable_task_ranges()->set_id(input.below(16) == 0 ? input.byte() : task);
+      for (std::size_t numbers = input.below(8); numbers > 0; --numbers) {
+        message.mutable_task_ranges()->add_numbers(input.below(16) == 0 ? input.number<std::uint64_t>()
+                                                                        : 4 * input.below(3));
+      }
+      break;
+    case 5:
       message.mutable_task_failed()->set_id(input.below(8) == 0 ? input.byte() : task);
       message.mutable_task_failed()->set_message(input.text());
       break;

@@ -106,7 +106,7 @@ std::vector<LocalFrame> local_session_of_this_version() {
   result.weight = 17;
   result.metrics = {{"loss", 0.25}};
   result.update = true;
-  result.ranges = ranges();
+  for (LocalMessage& message : local::ranges_messages(result.id, ranges())) add("worker", std::move(message));
   add("worker", local::done_message(result, location()));
   add("worker", local::failed_message(local::TaskId(8), "out of memory"));
   add("agent", committed());

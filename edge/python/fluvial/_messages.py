@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-PROTOCOL = 1
+PROTOCOL = 2
 PACKAGE = "fluvial.v1"
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
@@ -39,6 +39,7 @@ _LOCAL = {
         "TaskReady task_ready",
         "Committed committed",
         "UpdateRefused update_refused",
+        "TaskRanges task_ranges",
     ],
     "Attach": [
         "uint32 protocol",
@@ -82,9 +83,9 @@ _LOCAL = {
         "uint64 weight",
         "map<string, double> metrics",
         "bool update",
-        "repeated Range ranges",
         "DeviceMemory device",
     ],
+    "TaskRanges": ["uint64 id", "repeated uint64 numbers"],
     "TaskFailed": ["uint64 id", "string message"],
     "Detach": ["string reason"],
     "RunEnded": ["uint64 run", "string run_name", "string state"],

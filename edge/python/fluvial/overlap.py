@@ -13,11 +13,11 @@ are those of e_r.
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 import numpy as np
 
-from . import _precision, models
+from . import _pieces, _precision, models
 from .errors import RoundClosed
 from .round import Round
 
@@ -36,6 +36,7 @@ class OverlappedRound(Round):
         self._local = before._host_result()  # what was submitted stands there until the next task
         self._open = True
         self._in_parts = False
+        self._there = before._there
         self._loads = _precision.Loads()
         self.run = before.run
         self.run_id = before.run_id
@@ -54,32 +55,52 @@ class OverlappedRound(Round):
         data.flags.writeable = False
         return data
 
+    def _arrays(self) -> Dict[str, np.ndarray]:
+        self._check_there(None)
+        return super()._arrays()
+
+    def _check_there(self, wanted: Optional[np.ndarray]) -> None:
+        """That these ranges (None: all of the model) are what the round goes on from."""
+        if self._there is not None and (wanted is None or not _pieces.covers(self._there, wanted)):
+            raise RoundClosed(
+                f"round {self.number} of {self.run} goes on from the part of the model that this rank handed over, and the rest "
+                "is not here: train that part on, or take flat() at its places, and hand the same part over"
+            )
+
     def fail(self, reason: str) -> None:
         """Drops what was trained in it; the round itself comes next."""
         self._checked(None)
         self._open = False
 
     def _given_out(self, given: Any) -> Any:
-        raise RoundClosed(f"round {self.number} of {self.run} is overlapped: it takes submit() alone")
+        raise RoundClosed(f"round {self.number} of {self.run} is overlapped: it takes submit() and submit_shard() alone")
 
     def _submit(self, given: Sequence[Tuple[Any, Any]], done: Any, overlap: bool) -> None:
+        self._check_there(None)
+        self._go_on([_pieces.Given(_pieces.whole(tensor), source, source) for tensor, source in given], None, done, overlap)
+
+    def _submit_pieces(self, given: Sequence[_pieces.Given], ranges: np.ndarray, done: Any, overlap: bool) -> None:
+        self._check_whole(ranges)
+        self._check_there(_pieces.ranges_of([one.piece for one in given]))
+        self._go_on(given, ranges, done, overlap)
+
+    def _go_on(self, given: Sequence[_pieces.Given], ranges: Optional[np.ndarray], done: Any, overlap: bool) -> None:
         real = self._site._next_round(self.run, self._timeout_s, peek=True)
         self._open = False
         if real is None:
             return
         self._site._current = real
-        local, base = self.schema.views(real._host_result().array), real._arrays()
-        for tensor, source in given:
-            end = np.empty(tensor.shape, tensor.dtype)
+        local, base = real._host_result().array, real._data()
+        for piece, source, trained in given:
+            end, here, there = np.empty(piece.shape, piece.tensor.dtype), piece.view(local), piece.view(base)
             models.write_tensor(end, source)
-            if tensor.averaged:
-                starts = self._loads.starts(tensor.name, source)
-                _precision.hand_over(end, local[tensor.name], starts, onto=base[tensor.name])
-            elif tensor.dtype.kind != "b":
-                np.subtract(end, local[tensor.name], out=end)
-                np.add(base[tensor.name], end, out=end)
-            np.copyto(local[tensor.name], end)
+            if piece.tensor.averaged:
+                _precision.hand_over(end, here, self._loads.starts(piece.tensor.name, trained), onto=there)
+            elif end.dtype.kind != "b":
+                np.subtract(end, here, out=end)
+                np.add(there, end, out=end)
+            np.copyto(here, end)
         self.number, self.version, self.previous = real.number, real.version, real.previous
-        real._hand_over(done)
+        real._hand_over(done, ranges)
         if overlap:
             self._site._go_on_from(self)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, List, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
 
-from . import _messages, models
+from . import _messages, _pieces, models
 from .errors import ModelMismatch
 
 if TYPE_CHECKING:
     from .round import Round
+
+
+_EARLY_RANGES_MAX = 2_048  # that do not touch, of which an agent takes note before all is there
 
 
 class UpdateInParts:
@@ -18,6 +21,9 @@ class UpdateInParts:
         self._round = round
         self._weight = weight
         self._missing = {tensor.name: tensor for tensor in round.schema}
+        # What the agent was told of: the end of each range by its beginning, and the reverse.
+        self._ends: Dict[int, int] = {}
+        self._begins: Dict[int, int] = {}
 
     @property
     def missing(self) -> List[str]:
@@ -42,14 +48,19 @@ class UpdateInParts:
         message.task_ready.id = round._id
         message.task_ready.weight = self._weight
         message.task_ready.update = True
-        for tensor in sorted((self._missing.pop(name) for name in tensors), key=lambda tensor: tensor.offset):
-            ranges = message.task_ready.ranges
-            if ranges and ranges[-1].first_byte + ranges[-1].bytes == tensor.offset:
-                ranges[-1].bytes += tensor.nbytes
-            elif tensor.nbytes:
-                ranges.add(first_byte=tensor.offset, bytes=tensor.nbytes)
+        ranges = _pieces.ranges_of([_pieces.whole(self._missing.pop(name)) for name in tensors])
+        if len(self._ends) + len(ranges) <= _EARLY_RANGES_MAX:
+            for begin, count in ranges.tolist():
+                message.task_ready.ranges.add(first_byte=begin, bytes=count)
+                self._note(begin, begin + count)
+        elif round._in_parts:
+            return  # the site sums these when all is there
         round._send_result(message, message.task_ready)
         round._in_parts = True
+
+    def _note(self, begin: int, end: int) -> None:
+        begin, end = self._begins.pop(begin, begin), self._ends.pop(end, end)
+        self._ends[begin], self._begins[end] = end, begin
 
     def finish(self, metrics: Optional[Mapping[str, float]] = None) -> None:
         """Says that all is there; counters that were not given stay as they are. ModelMismatch: a tensor is missing."""

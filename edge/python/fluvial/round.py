@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
-from typing import TYPE_CHECKING, Any, Container, Dict, Mapping, Optional, Sequence, Set, Tuple, Union
+from typing import TYPE_CHECKING, Any, Container, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
 
-from . import _messages, _precision, models
+from . import _messages, _pieces, _precision, models
 from ._results import Given, HostResult, Result, Starts
 from ._shared import SharedModel
 from .config import Config, config_of
@@ -55,6 +55,7 @@ class Round:
         self._result: Optional[Result] = None  # where the answer stands, once some of it does
         self._open = True
         self._in_parts = False
+        self._there: Optional[np.ndarray] = None  # the ranges that an overlapped round goes on from; None: all
         self._loads = _precision.Loads()
         self.run: str = task.run_name
         self.run_id: int = task.run
@@ -186,43 +187,36 @@ class Round:
         samples: int,
         metrics: Metrics = None,
         update: bool = False,
+        overlap: bool = False,
     ) -> None:
         """Hands over this rank's share of the trained model (with `update`: of an update).
 
         values: the share's values, of any shape, for `flat()[first : first + n]`; or a list of such, with a list of
         `first`. The shares of the group's ranks divide the flat vector exactly, and all give the same `samples`.
-        Counters stay as they are. ModelMismatch: a share that does not fit, or two that overlap.
+        Counters stay as they are. ModelMismatch: a share that does not fit, two that overlap, or a list that comes to more
+        than 2^20 ranges of the model's bytes which do not touch.
+
+        overlap: as in submit(); all ranks give the same. The next round has of the model what this rank handed over, at its
+        places in flat(), and nothing else.
         """
-        self._given_out(None)
-        pieces = list(zip(values, first)) if isinstance(first, Sequence) else [(values, first)]
+        if update and overlap:
+            raise ValueError("overlap goes on from a trained model, and not from an update")
+        (self._given_out if update else self._checked)(None)
+        data = self._data()
+        given: List[_pieces.Given] = []
+        for share, start in list(zip(values, first)) if isinstance(first, Sequence) else [(values, first)]:
+            flat = (share if hasattr(share, "reshape") else np.asarray(share)).reshape(-1)
+            count = int(np.prod(np.shape(flat)))
+            if models._kind("share", flat) != "f" or not 0 <= start <= self.schema.values - count:
+                raise ModelMismatch(
+                    f"a share of {count} values of type {getattr(flat, 'dtype', '')} from {start} on: expected floating point "
+                    f"within 0 and {self.schema.values}"
+                )
+            for piece, place in _pieces.of_share(self.schema, start, count):
+                given.append(_pieces.Given(piece, piece.view(data) if place is None else flat[place], share))
         done = self._answer(samples, metrics)
         done.task_done.update = update
-        buffer = self._host_result().array
-        end_before = 0
-        for given, start in sorted(pieces, key=lambda piece: piece[1]):
-            array = models.to_arrays({"share": given})["share"].reshape(-1)
-            if array.dtype != np.float32 or start < end_before or start + array.size > self.schema.values:
-                raise ModelMismatch(
-                    f"a share of {array.size} values of type {array.dtype} from {start} on: expected floating point "
-                    f"within {end_before} and {self.schema.values}"
-                )
-            end_before = start + array.size
-            begin, end = self.schema.byte_of(start), self.schema.byte_of(end_before)
-            if begin == end:
-                continue
-            buffer[begin:end] = self._data()[begin:end]  # the counters in between
-            for place, part in self.schema.flat_parts(buffer, start, array.size):
-                part[:] = array[place - start : place - start + part.size]
-            if not update:
-                self._measure_share(buffer, start, array.size, given)
-            done.task_done.ranges.add(first_byte=begin, bytes=end - begin)
-        if not done.task_done.ranges:
-            done.task_done.ranges.add()  # none at all would mean everything
-        if not self._site.ranks:
-            if sum(share.bytes for share in done.task_done.ranges) < self.schema.nbytes:
-                raise ModelMismatch("a part of the model is a rank's: fluvial.connect(group=..., rank=..., ranks=...)")
-            del done.task_done.ranges[:]
-        self._hand_over(done)
+        self._submit_pieces(given, _pieces.ranges_of([one.piece for one in given]), done, overlap)
 
     def result(self, timeout_s: Optional[float] = None) -> Dict[str, np.ndarray]:
         """Waits until the round is committed; the model it made, as named, read-only arrays without a copy.
@@ -284,20 +278,33 @@ class Round:
         if overlap:
             self._site._go_on_from(self)
 
+    def _submit_pieces(self, given: Sequence[_pieces.Given], ranges: np.ndarray, done: Any, overlap: bool) -> None:
+        """Hands over what stands in these ranges; with `overlap` the next round has all that is given."""
+        self._check_whole(ranges)
+        self._there = _pieces.there(given, self.schema.nbytes) if overlap else None
+        buffer, base = self._host_result().array, self._data()
+        for piece, source, trained in given:
+            starts = self._loads.starts(piece.tensor.name, trained)
+            if piece.tensor.averaged and any(starts) and not done.task_done.update:
+                values = np.empty(piece.shape, piece.tensor.dtype)
+                models.write_tensor(values, source)
+                _precision.hand_over(values, piece.view(base), starts)
+                source = values
+            models.write_tensor(piece.view(buffer), source)
+        self._hand_over(done, ranges)
+        if overlap:
+            self._site._go_on_from(self)
+
+    def _check_whole(self, ranges: np.ndarray) -> None:
+        if not self._site.ranks and int(ranges[:, 1].sum()) < self.schema.nbytes:
+            raise ModelMismatch("a part of the model is a rank's: fluvial.connect(group=..., rank=..., ranks=...)")
+
     def _write(self, given: Given, starts: Starts = {}) -> None:
         """Copies tensors of the answer to where the site reads them; the first ones decide where that is."""
         if self._result is None:
             self._result = self._site._results.written(self.run_id, self.schema, given, starts)
         else:
             self._result.write(given, starts)
-
-    def _measure_share(self, buffer: np.ndarray, first: int, count: int, given: Any) -> None:
-        """Of what was loaded in half precision, what it is from the base on (fluvial/_precision.py)."""
-        for name, begin, values in self.schema.flat_tensors(first, count):
-            starts = self._loads.starts(name, given)
-            if any(starts):
-                trained, base = (next(self.schema.flat_parts(data, begin, values))[1] for data in (buffer, self._data()))
-                _precision.hand_over(trained, base, starts)
 
     def _write_unchanged(self, there: Container[str]) -> None:
         """What the answer has not, as the agent gave it: counters."""
@@ -309,10 +316,14 @@ class Round:
         self._result = result = self._site._results.host(self.run_id, self.schema)
         return result
 
-    def _hand_over(self, done: Any) -> None:
+    def _hand_over(self, done: Any, ranges: Optional[np.ndarray] = None) -> None:
+        """ranges: that a rank of a group answers for, if not for all."""
         done.task_done.id = self._id
         self._open = False
         self._site._unheard = None
+        if ranges is not None and self._site.ranks:
+            for message in _pieces.messages_of(self._id, ranges):
+                self._site._channel.send(message)
         self._send_result(done, done.task_done)
 
     def _send_result(self, message: Any, answer: Any) -> None:

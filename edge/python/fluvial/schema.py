@@ -66,6 +66,7 @@ class Schema:
 
     def __init__(self, tensors: Iterable[Tuple[str, str, Tuple[int, ...]]]) -> None:
         self._tensors: Dict[str, Tensor] = {}
+        self._places: Dict[str, slice] = {}  # of averaged tensors in the flat vector
         offset = 0
         self._averaged: List[Tensor] = []  # that have values, and where these begin in the flat vector
         self._firsts: List[int] = []
@@ -75,6 +76,8 @@ class Schema:
         for name, dtype, shape in tensors:
             tensor = Tensor(name, dtype_of(dtype), tuple(int(length) for length in shape), offset)
             self._tensors[name] = tensor
+            if tensor.averaged:
+                self._places[name] = slice(self.values, self.values + tensor.size)
             if tensor.averaged and tensor.size:
                 self._averaged.append(tensor)
                 self._firsts.append(self.values)
@@ -86,6 +89,9 @@ class Schema:
                 self.values += tensor.size
             offset += tensor.nbytes
         self.nbytes = offset
+        self._starts = [start for start, _, _ in self._stretches]
+        self._counters = [tensor for tensor in self if not tensor.averaged and tensor.nbytes]
+        self._counted = [tensor.offset for tensor in self._counters]
 
     @classmethod
     def from_message(cls, message) -> "Schema":
@@ -129,6 +135,10 @@ class Schema:
                 offset = byte + 4 * (begin - start)
                 yield begin, np.ndarray((end - begin,), _DTYPES["F32"], buffer=data, offset=offset)
 
+    def counters_within(self, begin: int, end: int) -> List[Tensor]:
+        """The counters that begin between two bytes of the model."""
+        return self._counters[bisect.bisect_left(self._counted, begin) : bisect.bisect_left(self._counted, end)]
+
     def flat_tensors(self, first: int, count: int) -> Iterator[Tuple[str, int, int]]:
         """The tensors with values among `first` to `first + count` of the flat vector: name, first of these values, how many."""
         for place in range(max(bisect.bisect_right(self._firsts, first) - 1, 0), len(self._firsts)):
@@ -141,12 +151,7 @@ class Schema:
 
     def flat_place(self, name: str) -> slice:
         """Where an averaged tensor's values stand in the flat vector. KeyError for a name that is not one."""
-        first = 0
-        for tensor in self:
-            if tensor.name == name and tensor.averaged:
-                return slice(first, first + tensor.size)
-            first += tensor.size if tensor.averaged else 0
-        raise KeyError(name)
+        return self._places[name]
 
     def byte_of(self, value: int) -> int:
         """Where a share of the flat vector that begins with this value begins in the model's bytes.
@@ -156,5 +161,5 @@ class Schema:
         """
         if not 0 < value < self.values:
             return self.nbytes if value else 0
-        start, byte, _ = next(stretch for stretch in reversed(self._stretches) if stretch[0] <= value)
+        start, byte, _ = self._stretches[bisect.bisect_right(self._starts, value) - 1]
         return byte + 4 * (value - start)

@@ -123,6 +123,20 @@ class FakeAgent:
             (self.result,) = descriptors
         return _messages.LocalMessage.FromString(body), bool(descriptors)
 
+    def answer_of_rank(self):
+        """The TaskDone of a rank, whether memory came with it, and the ranges that it answers for, as (first byte, bytes)."""
+        numbers = []
+        while True:
+            message, with_memory = self.receive()
+            if message.WhichOneof("body") != "task_ranges":
+                break
+            numbers += message.task_ranges.numbers
+        ranges, end = [], 0
+        for gap, count in zip(numbers[::2], numbers[1::2]):
+            ranges.append((end + gap, count))
+            end += gap + count
+        return message, with_memory, ranges
+
     def result_arrays(self):
         """What the result holds now, by name."""
         data = np.frombuffer(mmap.mmap(self.result, self.schema.nbytes, prot=mmap.PROT_READ), np.uint8).copy()

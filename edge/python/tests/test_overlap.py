@@ -97,9 +97,9 @@ def test_what_does_not_fit_leaves_the_round_open(agent):
     for other in (
         lambda: round.submit_update(round.arrays(), samples=1),
         lambda: round.parts(samples=1),
-        lambda: round.submit_shard(np.zeros(35), 0, samples=1),
+        lambda: round.submit_shard(np.zeros(35), 0, samples=1, update=True),
     ):
-        with pytest.raises(fluvial.RoundClosed, match="submit\\(\\) alone"):
+        with pytest.raises(fluvial.RoundClosed, match="submit_shard\\(\\) alone"):
             other()
     agent.task(2, {**COUNTS, "w": np.ones((5, 7))})
     round.submit(round.arrays(), samples=1)

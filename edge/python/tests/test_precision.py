@@ -35,7 +35,7 @@ def begin(agent, number=1, model=None):
 
 
 def handed(agent):
-    agent.receive()
+    agent.answer_of_rank()
     return agent.result_arrays()
 
 
