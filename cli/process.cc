@@ -58,7 +58,7 @@ struct Launch {
 [[noreturn]] void become(const Launch& launch) {
   const auto give_up = [&launch] {
     const int error = errno;
-    (void)!::write(launch.failed, &error, sizeof error);
+    (void)!::write(launch.failed, &error, sizeof error);  // else the parent reads an end, and says so
     ::_exit(127);
   };
   sigset_t none;

@@ -277,7 +277,7 @@ bool Supervisor::all_ended() const {
 
 void Supervisor::wake() {
   const std::uint64_t one = 1;
-  (void)!::write(wake_.get(), &one, sizeof one);
+  (void)!::write(wake_.get(), &one, sizeof one);  // a counter that is full wakes as well
 }
 
 }  // namespace fluvial::cli

@@ -92,14 +92,13 @@ Status Session::on_attach(const v1::Attach& attach) {
   const auto owner = owner_.lock();
   if (!owner) return Error{Code::kCancelled, "the agent ends"};
   const v1::LocalMessage answer = attached_message(options_.node, options_.devices, owner->ended_runs());
-  FLUVIAL_ASSIGN(const std::string body, encode(answer, kMessageBytesMax));
   WorkerInfo info{std::move(worker.name),  worker.kind,         peer_.pid,
                   std::move(worker.group), worker.wants_models, worker.takes_kept_models,
                   worker.hears_refusals};
   FLUVIAL_TRY(owner->admit(info));
   info_ = std::move(info);
   disarm(read_deadline_);
-  send(FrameWriter(body));
+  send(answer);
   if (!ended_) owner->attached(id_, *info_);
   return {};
 }
@@ -226,17 +225,11 @@ Status Session::check_assignable(const Task& task) const {
 }
 
 void Session::tell(const EndedRun& ended) {
-  if (!info_ || ended_) return;
-  if (const Result<std::string> body = encode(run_ended_message(ended), kMessageBytesMax); body.ok()) {
-    send(FrameWriter(*body));
-  }
+  if (info_ && !ended_) send(run_ended_message(ended));
 }
 
 void Session::tell(const RefusedUpdate& refused) {
-  if (!info_ || ended_ || !info_->hears_refusals) return;
-  if (const Result<std::string> body = encode(update_refused_message(refused), kMessageBytesMax); body.ok()) {
-    send(FrameWriter(*body));
-  }
+  if (info_ && !ended_ && info_->hears_refusals) send(update_refused_message(refused));
 }
 
 // A worker of an earlier version takes only memory that nobody can ever write to again.
@@ -247,11 +240,9 @@ Result<std::shared_ptr<const SharedModel>> Session::for_worker(std::shared_ptr<c
 
 void Session::tell(const CommittedModel& committed) {
   if (!info_ || ended_) return;
-  const Result<std::string> body = encode(committed_message(committed), kMessageBytesMax);
-  if (!body.ok()) return;
   Result<std::shared_ptr<const SharedModel>> model = for_worker(committed.model);
   if (!model.ok()) return end(model.error());
-  send(FrameWriter(*body, std::move(*model)));
+  send(committed_message(committed), std::move(*model));
 }
 
 void Session::assign(Task task) {
@@ -269,6 +260,12 @@ void Session::assign(Task task) {
 }
 
 // ---- writing and the end ---------------------------------------------------------------------------------------
+
+void Session::send(const v1::LocalMessage& message, std::shared_ptr<const SharedModel> model) {
+  const Result<std::string> body = encode(message, kMessageBytesMax);
+  if (!body.ok()) return end(body.error());
+  send(FrameWriter(*body, std::move(model)));
+}
 
 void Session::send(FrameWriter frame) {
   outbox_.push_back(std::move(frame));
@@ -293,14 +290,17 @@ void Session::flush() {
   }
 }
 
+void say_last(int socket, const v1::LocalMessage& message) {
+  const Result<std::string> body = encode(message, kMessageBytesMax);
+  FLUVIAL_CHECK(body.ok(), "a reason that does not fit a message");  // printable() has cut it
+  (void)FrameWriter(*body).write(socket);  // the connection ends either way, and its owner knows why
+}
+
 void Session::end(const Error& reason) {
   if (std::exchange(ended_, true)) return;
-  // The peer is told why, once and without waiting: if its socket does not take the message now, it is lost.
   const bool was_attached = info_.has_value();
   if (outbox_.empty()) {
-    const Result<std::string> body =
-        encode(was_attached ? detach_message(reason.message) : refused_message(reason), kMessageBytesMax);
-    if (body.ok()) (void)FrameWriter(*body).write(socket_.native_handle());
+    say_last(socket_.native_handle(), was_attached ? detach_message(reason.message) : refused_message(reason));
   }
   error_code ignored;
   socket_.close(ignored);

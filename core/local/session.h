@@ -32,6 +32,10 @@ class SessionOwner {
   virtual void ended(WorkerId worker, bool was_attached, const std::string& reason) = 0;
 };
 
+// Why a connection ends, to whoever is at its other end: once, without waiting. A socket that does not take it now
+// loses it; the reason is in the owner's log.
+void say_last(int socket, const v1::LocalMessage& message);
+
 // States: handshake -> idle <-> busy -> ended. Any fault of the peer ends the session with a reason, which the peer is
 // told if its socket takes the message.
 class Session : public std::enable_shared_from_this<Session> {
@@ -71,6 +75,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Status take_memory(Brought brought);
   Status on_failed(const v1::TaskFailed& failed);
   Status check_current(std::uint64_t id) const;
+  void send(const v1::LocalMessage& message, std::shared_ptr<const SharedModel> model = nullptr);
   void send(FrameWriter frame);
   void flush();
   void arm(Timer& timer, std::chrono::milliseconds deadline, const char* what);

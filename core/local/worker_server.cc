@@ -119,9 +119,7 @@ class WorkerServer::Impl final : public SessionOwner, public std::enable_shared_
   void take(UniqueFd socket) {
     const Result<Peer> peer = check_peer(socket.get());
     if (!peer.ok()) {
-      if (const auto body = encode(refused_message(peer.error()), kMessageBytesMax); body.ok()) {
-        (void)FrameWriter(*body).write(socket.get());
-      }
+      say_last(socket.get(), refused_message(peer.error()));
       return handler_->connection_refused(peer.error().message);
     }
     const WorkerId id = next_id_;

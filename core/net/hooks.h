@@ -81,6 +81,7 @@ class NetHooks {
   virtual void session_closed(const std::string& remote, const Error& why, const Counters& counters) {
     (void)remote, (void)why, (void)counters;
   }
+  virtual void answer_lost(const std::string& remote, const Error& why) { (void)remote, (void)why; }  // over HTTP
   virtual void accept_failed(const std::string& detail) { (void)detail; }  // such as: too many open files
   virtual void handler_failed(const std::string& remote, const std::string& detail) { (void)remote, (void)detail; }
 };

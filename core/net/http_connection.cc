@@ -124,7 +124,19 @@ Awaitable<bool> HttpConnection::respond(HttpResponse response) {
   message.keep_alive(go_on);
   message.prepare_payload();
   const auto written = co_await writing(write_message(&socket_, &message));
-  co_return written.ok() && !*written && go_on;
+  co_return written.ok() && go_on;
+}
+
+Awaitable<Status> HttpConnection::writing(Awaitable<ErrorCode> write) {
+  writing_since_ = now();
+  const auto written = co_await with_deadline(std::move(write), settings_.request_deadline);
+  writing_since_ = kBusy;
+  if (!written.ok()) {
+    lost_ = Error{Code::kDeadlineExceeded, "the client does not read"};
+  } else if (*written) {
+    lost_ = Error{Code::kUnavailable, "the client is gone: " + written->message()};
+  }
+  co_return lost_;
 }
 
 Awaitable<void> HttpConnection::finish() {
@@ -139,25 +151,17 @@ Awaitable<bool> HttpConnection::respond_with_lines(http::response<http::empty_bo
   head.keep_alive(false);
   http::response_serializer<http::empty_body> serializer(head);
   const auto written = co_await writing(write_head(&socket_, &serializer));
-  if (!written.ok() || *written) co_return false;
+  if (!written.ok()) co_return false;
   co_await producer(shared_from_this());
-  const Status ended = co_await write_chunk(http::make_chunk_last());
-  (void)ended;  // the connection ends either way
+  const Status ended = co_await writing(write_buffers(&socket_, http::make_chunk_last()));
+  (void)ended;  // the connection ends either way, and lost() says how
   co_return false;
-}
-
-template <typename Buffers>
-Awaitable<Status> HttpConnection::write_chunk(Buffers buffers) {
-  const auto written = co_await writing(write_buffers(&socket_, buffers));
-  if (!written.ok()) co_return Error{Code::kDeadlineExceeded, "the client does not read"};
-  if (*written) co_return Error{Code::kUnavailable, "the client is gone: " + written->message()};
-  co_return Status{};
 }
 
 Awaitable<Status> HttpConnection::write_line(std::string line) {
   if (stopping_) co_return Error{Code::kCancelled, "the server stops"};
   line.push_back('\n');
-  co_return co_await write_chunk(http::make_chunk(asio::buffer(line)));
+  co_return co_await writing(write_buffers(&socket_, http::make_chunk(asio::buffer(line))));
 }
 
 namespace {
@@ -187,10 +191,12 @@ Awaitable<void> serve_http(std::shared_ptr<HttpConnection> connection, HttpServe
     if (incoming.refusal) {
       co_await connection->respond(std::move(*incoming.refusal));
       co_await connection->finish();
-      co_return;
+      go_on = false;
+    } else {
+      HttpResponse response = co_await answer(&handler, hooks.get(), std::move(*incoming.request));
+      go_on = co_await connection->respond(std::move(response));
     }
-    HttpResponse response = co_await answer(&handler, hooks.get(), std::move(*incoming.request));
-    go_on = co_await connection->respond(std::move(response));
+    if (!connection->lost().ok()) hooks->answer_lost(connection->remote(), connection->lost().error());
   }
 }
 

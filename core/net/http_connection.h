@@ -74,6 +74,7 @@ class HttpConnection final : public LineWriter, public std::enable_shared_from_t
   Awaitable<Incoming> next_request();
   Awaitable<bool> respond(HttpResponse response);  // may the connection go on?
   Awaitable<Status> write_line(std::string line) override;
+  const Status& lost() const { return lost_; }  // an answer, or the rest of one; ok: none was
   // Closing with unread bytes would reset the connection, and the client might never read its answer.
   Awaitable<void> finish();
 
@@ -86,17 +87,9 @@ class HttpConnection final : public LineWriter, public std::enable_shared_from_t
   Awaitable<Result<ErrorCode>> read_request(Parser* parser);
   static std::int64_t now() { return SystemClock().now().time_since_epoch().count(); }
   void become_still() { still_since_ = now(); }
-  template <typename T>
-  Awaitable<Result<T>> writing(Awaitable<T> write) {  // within the deadline
-    writing_since_ = now();
-    auto written = co_await with_deadline(std::move(write), settings_.request_deadline);
-    writing_since_ = kBusy;
-    co_return written;
-  }
+  Awaitable<Status> writing(Awaitable<ErrorCode> write);  // within the deadline
   Awaitable<bool> respond_with_lines(boost::beast::http::response<boost::beast::http::empty_body> head,
                                      LineProducer producer);
-  template <typename Buffers>
-  Awaitable<Status> write_chunk(Buffers buffers);
   static Incoming refuse(int status, std::string text) {
     return {.request = {}, .refusal = HttpResponse::text(status, std::move(text))};
   }
@@ -105,6 +98,7 @@ class HttpConnection final : public LineWriter, public std::enable_shared_from_t
   const From from_;
   const HttpSettings settings_;
   boost::beast::flat_buffer buffer_;
+  Status lost_;
   bool idle_ = false;
   bool stopping_ = false;
   bool keep_alive_ = false;

@@ -122,7 +122,7 @@ Awaitable<void> hand_on_lines(std::shared_ptr<Exchange> exchange, std::shared_pt
     const std::size_t end = text.rfind('\n');
     if (end == std::string::npos) continue;
     const Status written = co_await out->write_line(text.substr(0, end));
-    if (!written.ok()) co_return;
+    if (!written.ok()) co_return;  // the browser is gone; its connection says so
     text.erase(0, end + 1);
   }
 }

@@ -91,13 +91,14 @@ Awaitable<Result<Frame>> SessionImpl::receive(std::shared_ptr<SessionImpl> self)
 
 Awaitable<Status> SessionImpl::send(std::shared_ptr<SessionImpl> self, OutFrame frame) {
   FLUVIAL_CHECK(self->on_strand(), "send() outside the session's executor");
-  FLUVIAL_CO_ASSIGN(Buffer head, wire::encode_head(frame.header, frame.payload.bytes.size(), self->limits_));
+  Result<Buffer> head = wire::encode_head(frame.header, frame.payload.bytes.size(), self->limits_);
+  if (!head.ok()) co_return self->cannot_send(head.error());
   while (!self->closing_ && self->outbox_bytes_ > self->settings_.outbox_bytes_max) {
     co_await self->outbox_room_.wait();
   }
   if (self->closing_) co_return self->close_reason();
-  const std::size_t kept = head.size();
-  Outgoing out{std::move(head), std::move(frame.payload), kept};
+  const std::size_t kept = head->size();
+  Outgoing out{std::move(*head), std::move(frame.payload), kept};
   self->count(out);
   self->enqueue(std::move(out));
   co_return Status{};
@@ -105,12 +106,14 @@ Awaitable<Status> SessionImpl::send(std::shared_ptr<SessionImpl> self, OutFrame 
 
 void SessionImpl::post(OutFrame frame) {
   auto head = wire::encode_head(frame.header, frame.payload.bytes.size(), limits_);
-  if (!head.ok()) return close({Code::kInternal, remote() + ": " + head.error().message}, true);
+  if (!head.ok()) {
+    return asio::dispatch(executor_, [self = shared_from_this(), why = head.error()] { self->cannot_send(why); });
+  }
   const std::size_t kept = head->size() + frame.payload.bytes.size();
   Outgoing out{std::move(*head), std::move(frame.payload), kept};
   if (count(out) > 4 * settings_.outbox_bytes_max) {
     uncount(out);
-    return close({Code::kResourceExhausted, remote() + ": the peer does not keep up; its outbox is full"}, false);
+    return asio::dispatch(executor_, [self = shared_from_this()] { self->end_full(); });
   }
   asio::dispatch(executor_, [self = shared_from_this(), out = std::move(out)]() mutable {
     if (self->closing_) {
@@ -119,6 +122,20 @@ void SessionImpl::post(OutFrame frame) {
       self->enqueue(std::move(out));
     }
   });
+}
+
+Error SessionImpl::cannot_send(const Error& why) {
+  const Error error{Code::kInternal, remote() + ": a frame cannot be sent: " + why.message};
+  if (!closing_) hooks_->handler_failed(remote(), error.message);
+  begin_close(error, true);
+  return error;
+}
+
+void SessionImpl::end_full() {
+  if (closing_) return;
+  const Error error{Code::kResourceExhausted, remote() + ": the peer does not keep up; its outbox is full"};
+  hooks_->refused(reason::kStuck, remote(), error.message);
+  begin_close(error, false);
 }
 
 std::size_t SessionImpl::count(const Outgoing& out) {

@@ -63,12 +63,13 @@ class Session {
   // at a time. After the end: the reason, again and again.
   virtual Awaitable<Result<Frame>> receive() = 0;
 
-  // Queues the frame; waits before that while the outbox is over its bound. Several coroutines may wait. Errors: the
-  // session's end, or kInvalidArgument for a frame over the size limits.
+  // Queues the frame; waits before that while the outbox is over its bound. Several coroutines may wait. An error is
+  // the session's end, and nothing else: a frame over the size limits (our own mistake) closes the session, and is
+  // logged.
   virtual Awaitable<Status> send(OutFrame frame) = 0;
 
   // Thread safe, never waits: for control messages. A session whose outbox is over four times its bound is closed with
-  // kResourceExhausted; a frame over the size limits likewise closes it (kInternal: it is our own mistake).
+  // kResourceExhausted, one with a frame over the size limits with kInternal; both are told to the hooks.
   virtual void post(OutFrame frame) = 0;
 
   // Thread safe. The first reason stays. With `drain` what is queued and a Goodbye go out first, in bounded time;

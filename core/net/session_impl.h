@@ -118,9 +118,11 @@ class SessionImpl : public std::enable_shared_from_this<SessionImpl> {
   void ping();
   Duration tick_length() const;
 
+  Error cannot_send(const Error& why);       // on the strand: the session ends, and the log says why
   std::size_t count(const Outgoing& out);    // as queued; how much is
   std::size_t uncount(const Outgoing& out);  // thread safe, both
   void end_unread(std::size_t bytes);
+  void end_full();
   void enqueue(Outgoing out);
   void begin_close(Error reason, bool drain);
   void cut();

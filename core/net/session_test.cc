@@ -174,15 +174,30 @@ TEST(Session, PostsKeepTheirOrder) {
   say_goodbye(threads, session);
 }
 
-TEST(Session, AFrameOverTheLimitsIsTheSendersMistake) {
-  Threads threads;
-  TestServer server(threads);
-  const auto session = server.connect_now();
-  OutFrame large = chunk_frame(1, Buffer((8u << 20) + 1));
-  const Status sent = threads.run(session->send(std::move(large)), session->executor());
-  EXPECT_EQ(sent.error().code, Code::kInvalidArgument);
-  EXPECT_TRUE(exchange(threads, session, 1, 10).ok());  // nothing of it went out
-  say_goodbye(threads, session);
+// Whoever sends need not look at what became of it: nothing is lost in silence.
+TEST(Session, AFrameOverTheLimitsEndsTheSessionAndIsTold) {
+  for (const bool posts : {false, true}) {
+    Threads threads;
+    TestServer server(threads);
+    const auto hooks = std::make_shared<RecordingHooks>();
+    const auto session =
+        *threads.run(connect(threads.executor(), "127.0.0.1", server.port(), client_tls(), SessionSettings(), hooks));
+    v1::Envelope long_header;
+    long_header.mutable_model_begin()->mutable_schema()->add_tensors()->set_name(std::string(5 << 20, 'x'));
+    if (posts) {
+      session->post({std::move(long_header), {}});
+    } else {
+      const Status sent = threads.run(session->send({std::move(long_header), {}}), session->executor());
+      EXPECT_EQ(sent.error().code, Code::kInternal);
+    }
+    hooks->wait([](const RecordingHooks& seen) { return seen.closed == 1; });
+    EXPECT_EQ(session->close_reason().code, Code::kInternal);
+    ASSERT_EQ(hooks->details.size(), 1u);
+    EXPECT_NE(hooks->details[0].find("a frame cannot be sent: a header of 5242"), std::string::npos)
+        << hooks->details[0];
+    EXPECT_EQ(hooks->handlers_failed, 1);
+    server.hooks().wait([](const RecordingHooks& seen) { return seen.closed == 1; });
+  }
 }
 
 // ---- ends --------------------------------------------------------------------------------------------------------

@@ -90,6 +90,9 @@ class RecordingHooks final : public NetHooks {
     note([&] { ++accepts_failed, details.push_back(detail), then = on_accept_failed; });
     if (then) then();
   }
+  void answer_lost(const std::string&, const Error& why) override {
+    note([&] { ++answers_lost, reasons.push_back(why); });
+  }
   void handler_failed(const std::string&, const std::string& detail) override {
     note([&] { ++handlers_failed, details.push_back(detail); });
   }
@@ -121,6 +124,7 @@ class RecordingHooks final : public NetHooks {
   std::int64_t outbox_bytes = 0;
   bool accepted_moved = false;
   Counters at_close;  // of the last one
+  int answers_lost = 0;
   int opened = 0;
   int closed = 0;
   int accepts_failed = 0;

@@ -55,7 +55,7 @@ Awaitable<void> TlsBridge::carry_out(std::shared_ptr<TlsBridge> self, Duration w
     if (error) co_return;
     const Status sent =
         co_await with_deadline(write_through(self->stream_.get(), {block.data(), count}), write_deadline);
-    if (!sent.ok()) co_return;
+    if (!sent.ok()) co_return;  // the connection ends, and whoever writes answers into it hears of that
   }
 }
 

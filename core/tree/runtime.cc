@@ -43,6 +43,9 @@ class ObservingHooks final : public net::NetHooks {
     counts_.open.add(-1);
     log_.debug("session closed", {{"remote", remote}, {"reason", why.to_string()}});
   }
+  void answer_lost(const std::string& remote, const Error& why) override {
+    log_.debug("an HTTP answer did not arrive whole", {{"remote", remote}, {"reason", why.to_string()}});
+  }
   void accept_failed(const std::string& detail) override {
     log_.error("accept failed; it is tried again", {{"reason", detail}});
   }

@@ -52,7 +52,7 @@ void ServiceManager::tell(std::string_view lines) const {
   if (fd < 0) return;
   // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): what the socket API takes
   const auto* const to = reinterpret_cast<const sockaddr*>(&address);
-  (void)!::sendto(fd, lines.data(), lines.size(), MSG_NOSIGNAL, to, static_cast<socklen_t>(size));
+  (void)!::sendto(fd, lines.data(), lines.size(), MSG_NOSIGNAL, to, static_cast<socklen_t>(size));  // its own affair
   ::close(fd);
 }
 

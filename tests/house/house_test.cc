@@ -7,6 +7,7 @@
 #include "tests/house/includes.h"
 #include "tests/house/logs.h"
 #include "tests/house/names.h"
+#include "tests/house/sends.h"
 #include "tests/house/tidy.h"
 
 namespace fluvial::house {
@@ -81,6 +82,15 @@ TEST(House, LogLinesCanBeJoined) {
   for (const TextFile& file : tree().texts) {
     const bool is_product = !file.path.starts_with("tests/") && !file.path.ends_with("_test.cc");
     if (is_product && is_source(file.path)) append(findings, check_logs(file, fields));
+  }
+  EXPECT_TRUE(findings.empty()) << to_string(findings);
+}
+
+TEST(House, WhatFailsToBeSentIsKnown) {
+  std::vector<Finding> findings;
+  for (const TextFile& file : tree().texts) {
+    const bool is_product = !file.path.starts_with("tests/") && file.path.find("test") == std::string::npos;
+    if (is_product && file.path.ends_with(".cc")) append(findings, check_sends(file));
   }
   EXPECT_TRUE(findings.empty()) << to_string(findings);
 }

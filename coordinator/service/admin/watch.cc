@@ -106,7 +106,7 @@ net::Awaitable<Result<std::vector<std::string>>> state_now(Context* admin, Repla
 net::Awaitable<bool> write_all(std::shared_ptr<net::LineWriter> out, Result<std::vector<std::string>> lines) {
   if (!lines.ok()) {
     const Status told = co_await out->write_line(error_line(lines.error()));
-    (void)told.ok();
+    (void)told.ok();  // its connection says so
     co_return false;
   }
   for (std::string& line : *lines) {
@@ -127,7 +127,7 @@ net::Awaitable<void> write_events(Context* admin, std::string run_text, Result<s
   }
   if (!begun.ok()) {
     const bool told = co_await write_all(out, begun.error());
-    (void)told;
+    (void)told;  // it ends either way
     co_return;
   }
   // Asked before the rounds are: a run that is over by then has no round that comes later, and what happens from here
@@ -137,7 +137,7 @@ net::Awaitable<void> write_events(Context* admin, std::string run_text, Result<s
     Result<std::vector<std::string>> lines = co_await net::run_on(admin->runtime.strand, replay(admin, &replayed));
     more = !lines.ok() || !lines->empty();
     const bool written = co_await write_all(out, std::move(lines));
-    if (!written) co_return;
+    if (!written) co_return;  // its connection says so
   }
   bool goes_on = co_await write_all(out, std::move(now));
   for (bool ended = replayed.ended; goes_on && !ended;) {
