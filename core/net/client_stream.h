@@ -19,7 +19,7 @@
 
 namespace fluvial::net {
 
-// What Beast calls a SyncStream, with a deadline over all of it.
+// What Beast calls a SyncStream, with a deadline over what is done until another is set.
 class ClientStream {
  public:
   using ErrorCode = boost::system::error_code;
@@ -31,6 +31,7 @@ class ClientStream {
   ClientStream& operator=(const ClientStream&) = delete;
   ~ClientStream();
 
+  void set_deadline(TimePoint deadline) { deadline_ = deadline; }
   // Before anything is read or written. The server must be a coordinator; `where` is for messages.
   Status shake_hands(const identity::TlsContext& tls, const std::string& where);
   // Why a read or write failed, where it was TLS that did: such as a certificate that the server refuses.
@@ -67,7 +68,7 @@ class ClientStream {
   std::size_t write(ByteSpan from, ErrorCode& error);
 
   const int fd_;
-  const TimePoint deadline_;
+  TimePoint deadline_;
   identity::SslPtr ssl_;  // none: plain
   std::string where_;
   std::optional<Error> fault_;

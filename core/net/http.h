@@ -118,6 +118,23 @@ struct HttpReply {
   std::string body;
 };
 
+// One connection of the command line, blocking. Requests may follow each other before their answers come, so a long
+// line is kept busy; so many that the answers stay within what sockets hold. Errors as http_request() has them.
+class HttpPipe {
+ public:
+  // Connects; each call may take `deadline`.
+  static Result<std::unique_ptr<HttpPipe>> open(const HttpAddress& address, Duration deadline);
+  ~HttpPipe();
+
+  Status send(std::string_view method, std::string_view target, std::string_view body);
+  Result<HttpReply> receive();  // of the first request that has none yet
+
+ private:
+  struct Impl;
+  explicit HttpPipe(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
 // Blocking, for the command line: one request, one connection. kUnavailable when nobody answers there; over TLS
 // kUnauthenticated when one of the two does not take the other for what it must be, in words.
 Result<HttpReply> http_request(const HttpAddress& address, std::string_view method, std::string_view target,

@@ -96,23 +96,24 @@ std::string host_of(const HttpAddress& address) {
   return std::holds_alternative<UnixAddress>(address) ? "localhost" : text_of(address);
 }
 
-Result<StreamPtr> open_and_ask(const HttpAddress& address, std::string_view method, std::string_view target,
-                               std::string_view body, SteadyClock::time_point deadline) {
+Result<StreamPtr> open_any_stream(const HttpAddress& address, SteadyClock::time_point deadline) {
   const bool is_unix = std::holds_alternative<UnixAddress>(address);
-  FLUVIAL_ASSIGN(StreamPtr stream, is_unix ? open_unix_stream(address, deadline) : open_tcp_stream(address, deadline));
-  http::request<http::string_body> request;
+  return is_unix ? open_unix_stream(address, deadline) : open_tcp_stream(address, deadline);
+}
+
+Status ask(const HttpAddress& address, ClientStream& stream, std::string_view method, std::string_view target,
+           std::string_view body) {
+  http::request<http::span_body<const char>> request;
   request.version(11);
   request.method_string(method);
   request.target(target);
   request.set(http::field::host, host_of(address));
-  request.keep_alive(false);
-  request.body() = std::string(body);
+  request.body() = boost::beast::span<const char>(body.data(), body.size());
   request.prepare_payload();
   ErrorCode error;
-  http::write(*stream, request, error);
-  if (error && !stream->fault()) return unavailable(address, "cannot send the request: " + error.message());
-  if (error) return *stream->fault();
-  return stream;
+  http::write(stream, request, error);
+  if (error && !stream.fault()) return unavailable(address, "cannot send the request: " + error.message());
+  return error ? Status(*stream.fault()) : Status();
 }
 
 Error reply_error(const HttpAddress& address, const ClientStream& stream, const ErrorCode& error) {
@@ -124,21 +125,47 @@ Error reply_error(const HttpAddress& address, const ClientStream& stream, const 
 
 }  // namespace
 
-Result<HttpReply> http_request(const HttpAddress& address, std::string_view method, std::string_view target,
-                               std::string_view body, Duration deadline) {
-  FLUVIAL_ASSIGN(const StreamPtr stream, open_and_ask(address, method, target, body, SteadyClock::now() + deadline));
-  boost::beast::flat_buffer buffer;
+struct HttpPipe::Impl {
+  HttpAddress address;
+  Duration deadline;
+  StreamPtr stream;
+  boost::beast::flat_buffer buffer = {};  // of answers that have come
+};
+
+HttpPipe::HttpPipe(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+HttpPipe::~HttpPipe() = default;
+
+Result<std::unique_ptr<HttpPipe>> HttpPipe::open(const HttpAddress& address, Duration deadline) {
+  FLUVIAL_ASSIGN(StreamPtr stream, open_any_stream(address, SteadyClock::now() + deadline));
+  return std::unique_ptr<HttpPipe>(new HttpPipe(std::make_unique<Impl>(address, deadline, std::move(stream))));
+}
+
+Status HttpPipe::send(std::string_view method, std::string_view target, std::string_view body) {
+  impl_->stream->set_deadline(SteadyClock::now() + impl_->deadline);
+  return ask(impl_->address, *impl_->stream, method, target, body);
+}
+
+Result<HttpReply> HttpPipe::receive() {
+  impl_->stream->set_deadline(SteadyClock::now() + impl_->deadline);
   http::response_parser<http::string_body> parser;
   parser.body_limit(kReplyBodyBytesMax);
   ErrorCode error;
-  http::read(*stream, buffer, parser, error);
-  if (error) return reply_error(address, *stream, error);
+  http::read(*impl_->stream, impl_->buffer, parser, error);
+  if (error) return reply_error(impl_->address, *impl_->stream, error);
   return HttpReply{static_cast<int>(parser.get().result_int()), std::move(parser.get().body())};
+}
+
+Result<HttpReply> http_request(const HttpAddress& address, std::string_view method, std::string_view target,
+                               std::string_view body, Duration deadline) {
+  FLUVIAL_ASSIGN(const std::unique_ptr<HttpPipe> pipe, HttpPipe::open(address, deadline));
+  FLUVIAL_TRY(pipe->send(method, target, body));
+  return pipe->receive();
 }
 
 Result<HttpReply> http_get_lines(const HttpAddress& address, std::string_view target,
                                  const std::function<bool(std::string_view line)>& on_line) {
-  FLUVIAL_ASSIGN(const StreamPtr stream, open_and_ask(address, "GET", target, "", SteadyClock::time_point::max()));
+  FLUVIAL_ASSIGN(const StreamPtr stream, open_any_stream(address, SteadyClock::time_point::max()));
+  FLUVIAL_TRY(ask(address, *stream, "GET", target, ""));
   boost::beast::flat_buffer buffer;
   http::response_parser<http::buffer_body> parser;
   parser.body_limit(boost::none);

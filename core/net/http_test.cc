@@ -247,6 +247,29 @@ TEST(Http, AStaleUnixSocketIsReplacedAndAnyOtherFileIsNot) {
   EXPECT_FALSE(HttpServer::open(threads.executor(), UnixAddress{long_path}, {}, nullptr).ok());
 }
 
+TEST(Http, RequestsFollowEachOtherBeforeTheirAnswers) {
+  Threads threads;
+  HttpTestServer server(threads, kLoopback);
+  const auto pipe = HttpPipe::open(server.address(), kLong);
+  ASSERT_TRUE(pipe.ok());
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE((*pipe)->send("PUT", "/echo", std::string(10'000, static_cast<char>('a' + i))).ok());
+  }
+  for (int i = 0; i < 20; ++i) {
+    const Result<HttpReply> reply = (*pipe)->receive();
+    ASSERT_TRUE(reply.ok()) << reply.error().to_string();
+    EXPECT_EQ(reply->body, "PUT " + std::string(10'000, static_cast<char>('a' + i)));
+  }
+}
+
+TEST(Http, AnAnswerThatIsLostIsTold) {
+  Threads threads;
+  HttpTestServer server(threads, kLoopback);
+  int lines = 0;
+  ASSERT_TRUE(http_get_lines(server.address(), "/endless", [&](std::string_view) { return ++lines < 10; }).ok());
+  server.hooks().wait([](const RecordingHooks& seen) { return seen.answers_lost == 1; });
+}
+
 TEST(Http, NobodyThereIsUnavailable) {
   const TemporaryFolder folder;
   const auto none = http_request(UnixAddress{folder / "none.sock"}, "GET", "/", "", kLong);
