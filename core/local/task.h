@@ -26,7 +26,7 @@ using Metrics = std::map<std::string, double>;  // such as loss, accuracy; value
 
 // Bounds of the protocol (docs/formats/local.md).
 inline constexpr std::uint32_t kLocalProtocol = 2;
-inline constexpr std::size_t kMessageBytesMax = 4 << 20;         // from the agent: a schema may be long
+inline constexpr std::size_t kMessageBytesMax = 32 << 20;        // from the agent: a schema may be long
 inline constexpr std::size_t kWorkerMessageBytesMax = 64 << 10;  // from a worker
 inline constexpr std::size_t kMetricsMax = 64;
 inline constexpr std::size_t kNameBytesMax = 64;  // of workers and metrics: printable ASCII without blanks

@@ -167,7 +167,7 @@ TEST(Worker, ManyReadTheOneCopyOfAModel) {
 TEST(Worker, ASchemaLargerThanASocketsBufferArrives) {
   Agent agent;
   WorkerClient client = attach(agent, "gpu-0");
-  const Task given = long_task(1, 8000, 256);
+  const Task given = long_task(1, 40'000, 256);  // 10 MiB: several frames, where it comes over the network
   agent.server().assign(agent.worker("gpu-0"), given);
   EXPECT_EQ(next(client).schema, given.schema);
 }
@@ -175,7 +175,7 @@ TEST(Worker, ASchemaLargerThanASocketsBufferArrives) {
 TEST(Worker, ASchemaThatFitsNoMessageFailsTheTaskAlone) {
   Agent agent;
   const WorkerClient client = attach(agent, "gpu-0");
-  const Task given = long_task(1, 12'000, 400);
+  const Task given = long_task(1, 65'000, 505);
   agent.server().assign(agent.worker("gpu-0"), given);
   agent.recorder().wait([](const Seen& seen) { return seen.failed.contains(TaskId(1)); });
   EXPECT_EQ(agent.recorder().seen().failed.at(TaskId(1)).code, Code::kInvalidArgument);

@@ -18,6 +18,7 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::string_view kMetadataKey = "__metadata__";
+constexpr std::size_t kMetadataBytes = 4096;               // of a header that is written here, at most
 constexpr std::size_t kReadBytes = std::size_t{64} << 20;  // a chunk of reading
 
 struct Entry {
@@ -151,6 +152,13 @@ class HeaderParser {
   std::uint64_t data_bytes_;
 };
 
+Error too_long(const std::string& where, std::uint64_t header_bytes) {
+  return {Code::kInvalidArgument, where + ": the names and shapes of its tensors take " + std::to_string(header_bytes) +
+                                      " bytes of a model file's header, of at most " +
+                                      std::to_string(kSafetensorsHeaderBytesMax) +
+                                      ": give the tensors shorter names, or leave some of them out"};
+}
+
 Result<ModelHeader> read_header(File& file, const std::string& path) {
   FLUVIAL_ASSIGN(const std::uint64_t size, file.size());
   std::byte length_field[8];
@@ -159,6 +167,7 @@ Result<ModelHeader> read_header(File& file, const std::string& path) {
   FLUVIAL_TRY(read_exactly(file, 0, length_field, path));
   const auto length = load_le<std::uint64_t>(length_field);
   if (length > kSafetensorsHeaderBytesMax) {
+    if (length <= size - sizeof(length_field)) return too_long(path, length);
     return Error{Code::kInvalidArgument, path +
                                              ": not a safetensors file: its first 8 bytes should be the size of its "
                                              "header, at most " +
@@ -202,6 +211,11 @@ std::string format_model_header(const round::Schema& schema, const Metadata& met
   std::string out(8, '\0');
   store_le<std::uint64_t>(reinterpret_cast<std::byte*>(out.data()), text.size());  // NOLINT: bytes as text
   return out + text;
+}
+
+Status check_header_fits(const round::Schema& schema) {
+  const std::size_t bytes = format_model_header(schema, {}).size() + kMetadataBytes;
+  return bytes > kSafetensorsHeaderBytesMax ? Status(too_long("the model", bytes)) : Status();
 }
 
 Result<ModelHeader> read_model_header(FileSystem& files, const std::string& path) {

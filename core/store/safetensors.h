@@ -13,7 +13,7 @@
 
 namespace fluvial::store {
 
-inline constexpr std::uint64_t kSafetensorsHeaderBytesMax = std::uint64_t{16} << 20;
+inline constexpr std::uint64_t kSafetensorsHeaderBytesMax = std::uint64_t{16} << 20;  // names, shapes, metadata
 
 using Metadata = std::map<std::string, std::string>;
 
@@ -36,6 +36,8 @@ Result<Model> read_model(FileSystem& files, const std::string& path);
 
 // Parses the JSON part alone. `data_bytes` is what follows it; `where` starts the messages.
 Result<ModelHeader> parse_model_header(std::string_view json, std::uint64_t data_bytes, const std::string& where);
+// kInvalidArgument: with names and shapes that are this long a model that is written here could not be read again.
+Status check_header_fits(const round::Schema& schema);
 // Length field and JSON, padded with spaces so that the data starts at a multiple of 8.
 std::string format_model_header(const round::Schema& schema, const Metadata& metadata);
 

@@ -54,6 +54,24 @@ TEST_F(Safetensors, GoldenBytes) {
   EXPECT_EQ(to_hex(model_digest(std::as_bytes(std::span(data)))).size(), 64u);
 }
 
+TEST_F(Safetensors, NamesAndShapesHaveABoundAndTheErrorSaysIt) {
+  const auto named = [](std::size_t tensors, std::size_t name_bytes) {
+    std::vector<round::Tensor> list{{"w", round::DType::kF32, {1}}};
+    for (std::size_t i = 0; i < tensors; ++i) {
+      list.push_back({std::string(name_bytes, 'x') + std::to_string(i), round::DType::kF32, {0}});
+    }
+    return round::Schema::make(std::move(list)).value();
+  };
+  const char* const kAdvice = "of at most 16777216: give the tensors shorter names, or leave some of them out";
+  EXPECT_TRUE(check_header_fits(named(30'000, 480)).ok()) << "15 MiB";
+  EXPECT_NE(check_header_fits(named(31'000, 500)).error().message.find(kAdvice), std::string::npos);
+  const std::string text((16 << 20) + 8, ' ');
+  EXPECT_NE(refusal(with_header(text, 0)).find(kAdvice), std::string::npos) << "a header that is longer";
+  std::string no_model = with_header(text, 0);
+  no_model[5] = '\1';
+  EXPECT_NE(refusal(no_model).find("not a safetensors file"), std::string::npos) << "no header at all";
+}
+
 TEST_F(Safetensors, RoundTripKeepsOrderBytesAndMetadata) {
   const round::Schema schema = small_schema();
   Buffer bytes(schema.model_bytes());

@@ -144,8 +144,12 @@ class Hub final : public Children {
   void note_clock(const Child& child, const ClockOffset& clock);
   net::Awaitable<Status> start_model(Child child, std::shared_ptr<Stream> stream, v1::ModelRequest request);
   struct Wanted;  // what a child asked for
-  net::Awaitable<void> stream_model(std::shared_ptr<net::Session> session, std::shared_ptr<Stream> stream,
-                                    std::shared_ptr<ModelSlot> slot, Wanted wanted, std::uint64_t generation);
+  net::Awaitable<void> send_model(Child child, std::shared_ptr<Stream> stream, std::shared_ptr<ModelSlot> slot,
+                                  Wanted wanted, std::uint64_t generation);
+  net::Awaitable<Status> stream_model(Child child, std::shared_ptr<Stream> stream, std::shared_ptr<ModelSlot> slot,
+                                      Wanted wanted, std::uint64_t generation);
+  net::Awaitable<Status> send_begin(Child child, std::shared_ptr<Stream> stream, std::uint64_t generation,
+                                    v1::ModelBegin begin, std::shared_ptr<const round::Schema> schema);
   net::Awaitable<Status> send_in_turn(std::shared_ptr<net::Session> session, std::shared_ptr<Stream> stream,
                                       std::uint32_t part, std::uint64_t generation, net::OutFrame frame);
   net::Awaitable<Status> take_in(Child child);

@@ -13,7 +13,8 @@
 namespace fluvial::tree {
 namespace {
 
-constexpr int kModelsAtOnceMax = 16;  // of one child; it waits for one
+constexpr int kModelsAtOnceMax = 16;       // of one child; it waits for one
+constexpr std::uint64_t kSchemaShare = 4;  // of a frame with the model's bytes: a slow line has it within its deadline
 
 }  // namespace
 
@@ -74,8 +75,21 @@ net::Awaitable<Status> Hub::start_model(Child child, std::shared_ptr<Stream> str
   ++stream->models;
   const std::uint64_t generation = ++stream->generation[wanted->part];
   streams_.spawn(child.session->executor(), "model to " + child.name,
-                 stream_model(child.session, stream, *slot, std::move(*wanted), generation));
+                 send_model(child, stream, *slot, std::move(*wanted), generation));
   co_return Status{};
+}
+
+// Its end is the session's, or the child has asked for another.
+net::Awaitable<void> Hub::send_model(Child child, std::shared_ptr<Stream> stream, std::shared_ptr<ModelSlot> slot,
+                                     Wanted wanted, std::uint64_t generation) {
+  const round::ModelRef model = wanted.model;
+  const Status sent = co_await stream_model(child, stream, std::move(slot), std::move(wanted), generation);
+  if (sent.ok() || sent.error().code == Code::kCancelled) co_return;
+  runtime_.log.debug("a model was not sent whole; the child asks for the rest of it",
+                     {{"member", child.name},
+                      {"run", model.run},
+                      {"model_version", model.version},
+                      {"reason", sent.error().to_string()}});
 }
 
 // A frame that waits for room is out before the next one of its part. kCancelled: another was asked for meanwhile.
@@ -90,8 +104,28 @@ net::Awaitable<Status> Hub::send_in_turn(std::shared_ptr<net::Session> session, 
   co_return sent;
 }
 
-net::Awaitable<void> Hub::stream_model(std::shared_ptr<net::Session> session, std::shared_ptr<Stream> stream,
-                                       std::shared_ptr<ModelSlot> slot, Wanted wanted, std::uint64_t generation) {
+// The schema comes in as many ModelBegins as it takes, with nothing of this part between them.
+net::Awaitable<Status> Hub::send_begin(Child child, std::shared_ptr<Stream> stream, std::uint64_t generation,
+                                       v1::ModelBegin begin, std::shared_ptr<const round::Schema> schema) {
+  std::size_t next = 0;
+  do {
+    v1::Envelope message;
+    v1::ModelBegin& one = *message.mutable_model_begin() = begin;
+    one.set_first_tensor(static_cast<std::uint32_t>(next));
+    if (child.protocol < wire::kProtocolOfSchemaParts) {
+      *one.mutable_schema() = wire::to_proto(*schema);
+      next = schema->tensors().size();
+    } else {
+      next = wire::put_tensors(*schema, next, options_.model_part_bytes / kSchemaShare, one.mutable_schema());
+    }
+    one.set_more_tensors(next < schema->tensors().size());
+    FLUVIAL_CO_TRY(co_await send_in_turn(child.session, stream, begin.part(), generation, {std::move(message), {}}));
+  } while (next < schema->tensors().size());
+  co_return Status{};
+}
+
+net::Awaitable<Status> Hub::stream_model(Child child, std::shared_ptr<Stream> stream, std::shared_ptr<ModelSlot> slot,
+                                         Wanted wanted, std::uint64_t generation) {
   const std::shared_ptr<void> until_sent(nullptr, [stream](void*) { --stream->models; });
   bool begun = false;
   std::optional<round::ModelForm> form;  // that it is sent; none: the model's bytes
@@ -122,17 +156,16 @@ net::Awaitable<void> Hub::stream_model(std::shared_ptr<net::Session> session, st
       source = form ? slot->form_shared() : slot->shared();
       return form ? slot->form_available() : slot->available();
     });
-    if (!available.ok() || newest != generation) co_return;
+    if (!available.ok()) co_return available.error();
+    if (newest != generation) break;
     if (!begins && !begun) continue;
     if (begins) {
-      v1::Envelope begin;
-      *begin.mutable_model_begin()->mutable_model() = wire::to_proto(wanted.model);
-      *begin.mutable_model_begin()->mutable_schema() = wire::to_proto(*schema);
-      begin.mutable_model_begin()->set_offset(offset);
-      begin.mutable_model_begin()->set_part(wanted.part);
-      if (form) *begin.mutable_model_begin()->mutable_form() = wire::to_proto(*form);
-      const Status sent = co_await send_in_turn(session, stream, wanted.part, generation, {std::move(begin), {}});
-      if (!sent.ok()) co_return;
+      v1::ModelBegin begin;
+      *begin.mutable_model() = wire::to_proto(wanted.model);
+      begin.set_offset(offset);
+      begin.set_part(wanted.part);
+      if (form) *begin.mutable_form() = wire::to_proto(*form);
+      FLUVIAL_CO_TRY(co_await send_begin(child, stream, generation, std::move(begin), schema));
       runtime_.metrics.counter("models_sent_total", {{"form", form_word(form)}}).add();
       begun = true;
     }
@@ -144,14 +177,14 @@ net::Awaitable<void> Hub::stream_model(std::shared_ptr<net::Session> session, st
       part.mutable_model_chunk()->set_offset(offset);
       part.mutable_model_chunk()->set_part(wanted.part);
       net::OutFrame frame{std::move(part), source.part(offset, size)};
-      const Status sent = co_await send_in_turn(session, stream, wanted.part, generation, std::move(frame));
-      if (!sent.ok()) co_return;
+      FLUVIAL_CO_TRY(co_await send_in_turn(child.session, stream, wanted.part, generation, std::move(frame)));
       payload_bytes_out_.fetch_add(size, std::memory_order_relaxed);
       bytes_.model_bytes.add(static_cast<double>(size));
       offset += size;
     }
-    if (offset == (form ? form->bytes : wanted.model.bytes)) co_return;
+    if (offset == (form ? form->bytes : wanted.model.bytes)) co_return Status{};
   }
+  co_return Error{Code::kCancelled, "another was asked for"};
 }
 
 }  // namespace fluvial::tree

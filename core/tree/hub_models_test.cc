@@ -189,6 +189,50 @@ class HubModels : public HubTest {
     EXPECT_EQ(sha256(got), ref_.digest);
   }
 
+  // Names that are longer together than a frame's header may be.
+  static round::Schema long_schema() {
+    std::vector<round::Tensor> tensors = schema().tensors();
+    for (int i = 0; i < 11'000; ++i) {
+      tensors.push_back({std::string(500, 'x') + std::to_string(i), round::DType::kF32, {0}});
+    }
+    return round::Schema::make(std::move(tensors)).value();
+  }
+  static v1::Envelope hello_of(std::uint32_t protocol) {
+    v1::Envelope message = hello(1, 1);
+    message.mutable_hello()->set_protocol_min(protocol);
+    message.mutable_hello()->set_protocol_max(protocol);
+    return message;
+  }
+  net::Awaitable<void> long_names() {
+    owner_.slot = std::make_shared<ModelSlot>(process_.runtime().strand, ref_);
+    EXPECT_TRUE(owner_.slot->begin(long_schema()).ok());
+    EXPECT_TRUE(owner_.slot->append(whole()).ok());
+    const auto session = co_await connect(Role::kSite, 7);
+    session->post({request(false, {}), {}});
+    std::vector<round::Tensor> tensors;
+    for (bool more = true; more;) {
+      const Result<net::Frame> frame = co_await receive(session);
+      EXPECT_TRUE(frame.ok() && frame->header.has_model_begin());
+      if (!frame.ok()) co_return;
+      const v1::ModelBegin& begin = frame->header.model_begin();
+      EXPECT_EQ(begin.first_tensor(), tensors.size());
+      EXPECT_LT(begin.ByteSizeLong(), 300u << 10) << "a slow line has it within its deadline";
+      EXPECT_TRUE(wire::add_tensors(begin.schema(), &tensors).ok());
+      more = begin.more_tensors();
+    }
+    EXPECT_EQ(tensors, long_schema().tensors());
+    const Result<net::Frame> first = co_await receive(session);
+    EXPECT_TRUE(first.ok() && first->header.has_model_chunk());
+    // A child of the version before takes a schema in one message: its session ends, and says why.
+    const auto older = co_await connect(Role::kSite, 8, 1, 1, false);
+    older->post({hello_of(wire::kProtocolOfSchemaParts - 1), {}});
+    EXPECT_TRUE((co_await receive(older)).ok());
+    older->post({request(false, {}), {}});
+    const Result<net::Frame> ended = co_await receive(older);
+    EXPECT_NE(ended.error().message.find("a frame cannot be sent: a header of"), std::string::npos)
+        << ended.error().to_string();
+  }
+
   std::vector<float> values_ = std::vector<float>(kValues);
   std::vector<float> before_ = std::vector<float>(kValues, 1.0F);
   round::ModelRef ref_;
@@ -204,6 +248,10 @@ TEST_F(HubModels, AFormGoesOnWhereItStopped) {
 }
 TEST_F(HubModels, AFormThatDoesNotComeAnyMoreGivesWayToTheModel) {
   run([this] { return whole_after_all(); });
+}
+
+TEST_F(HubModels, NamesAndShapesMayBeLongerThanAFrame) {
+  run([this] { return long_names(); });
 }
 
 TEST_F(HubModels, AfterDamageTheModelItselfComes) {

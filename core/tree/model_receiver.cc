@@ -5,6 +5,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "core/aggregate/model_form.h"
 #include "core/digest/model_digest.h"
@@ -53,6 +54,7 @@ struct ModelReceiver::Fetch {
   bool is_checked = false;               // and sealed
   std::shared_ptr<ModelSink> sink;
   net::Backoff backoff;
+  std::vector<round::Tensor> tensors;    // of a schema that comes in parts
   std::optional<round::Schema> schema;   // once the sink has room for it
   bool takes_form = true;                // none that was sent was damaged, or could not be decoded here
   std::optional<round::ModelForm> form;  // in which it comes; none: its bytes
@@ -198,7 +200,14 @@ net::Awaitable<Status> ModelReceiver::begin(v1::ModelBegin message) {
   if (!ref.ok()) co_return ref.error();
   const std::shared_ptr<Fetch> fetch = fetch_;
   if (!fetch || !fetch->is_called(*ref) || fetch->held_up) co_return Status{};  // replaced meanwhile
-  Result<round::Schema> schema = wire::from_proto(message.schema());
+  // The first part of a schema, or the next; what is neither belongs to an earlier request.
+  if (message.first_tensor() == 0) fetch->tensors.clear();
+  if (message.first_tensor() != fetch->tensors.size()) co_return Status{};
+  const Status added = wire::add_tensors(message.schema(), &fetch->tensors);
+  if (!added.ok()) co_return added.error();
+  fetch->moved_at = runtime_.clock.now();
+  if (message.more_tensors()) co_return Status{};
+  Result<round::Schema> schema = round::Schema::make(std::exchange(fetch->tensors, {}));
   if (!schema.ok()) co_return schema.error();
   if (schema->model_bytes() != ref->bytes) co_return Error{Code::kDataLoss, "a schema that does not fit the model"};
   std::optional<round::ModelForm> form;

@@ -52,6 +52,36 @@ TEST_F(ModelReceiverTest, NamedAgainAfterNothingCameForLongItIsAskedForAgain) {
   expect_complete(one);
 }
 
+TEST_F(ModelReceiverTest, ASchemaMayComeInParts) {
+  const Model one = model(1);
+  const round::Schema all =
+      round::Schema::make({{"a", round::DType::kF32, {40}}, {"b", round::DType::kF32, {60}}}).value();
+  want(one);
+  ASSERT_TRUE(give_part(one, all, 1).ok()) << "the rest of an answer to an earlier request";
+  EXPECT_TRUE(give(one, 0, 250).ok()) << "passed over: it has not begun";
+  ASSERT_TRUE(give_part(one, all, 0).ok());
+  ASSERT_TRUE(give_part(one, all, 0).ok()) << "asked for again before the rest came";
+  EXPECT_EQ(receiver_.bytes_received(), 0u);
+  ASSERT_TRUE(give_part(one, all, 1).ok());
+  ASSERT_TRUE(give(one, 0, 400).ok());
+  expect_complete(one);
+}
+
+TEST_F(ModelReceiverTest, ASchemaInPartsHasNoMoreTensorsThanAnyOther) {
+  const Model one = model(1);
+  want(one);
+  v1::ModelBegin message;
+  *message.mutable_model() = wire::to_proto(one.ref);
+  message.set_more_tensors(true);
+  for (int i = 0; i < 1'000; ++i) message.mutable_schema()->add_tensors()->set_dtype("F32");
+  Status given;
+  for (std::uint32_t first = 0; given.ok() && first < 100'000; first += 1'000) {
+    message.set_first_tensor(first);
+    given = runtime_.run(begin(&receiver_, message));
+  }
+  EXPECT_EQ(given.error().message, "more than 65536 tensors");
+}
+
 TEST_F(ModelReceiverTest, WhatIsSentTwiceIsTakenOnce) {
   const Model one = model(1);
   want(one);

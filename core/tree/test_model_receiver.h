@@ -113,6 +113,15 @@ class ModelReceiverTest : public testing::Test {
     message.set_offset(offset);
     return runtime_.run(begin(&receiver_, std::move(message)));
   }
+  // One tensor of the schema in a message of its own.
+  Status give_part(const Model& model, const round::Schema& schema, std::uint32_t tensor) {
+    v1::ModelBegin message;
+    *message.mutable_model() = wire::to_proto(model.ref);
+    *message.mutable_schema()->add_tensors() = wire::to_proto(schema).tensors(static_cast<int>(tensor));
+    message.set_first_tensor(tensor);
+    message.set_more_tensors(tensor + 1 < schema.tensors().size());
+    return runtime_.run(begin(&receiver_, std::move(message)));
+  }
   Status give(const Model& model, std::uint64_t from, std::uint64_t to, std::byte flip = {}) {
     v1::ModelChunk message;
     message.set_run(model.ref.run.value());

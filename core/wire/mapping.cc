@@ -192,28 +192,53 @@ Result<round::Metrics> metrics_from_proto(const MetricsProto& metrics) {
 
 // ---- schema and plan ---------------------------------------------------------------------------------------------
 
+namespace {
+
+void put_tensor(const round::Tensor& tensor, v1::Tensor* out) {
+  out->set_name(tensor.name);
+  out->set_dtype(std::string(round::dtype_name(tensor.dtype)));
+  for (const std::uint64_t dimension : tensor.shape) out->add_shape(dimension);
+}
+
+}  // namespace
+
 v1::Schema to_proto(const round::Schema& schema) {
   v1::Schema out;
-  for (const round::Tensor& tensor : schema.tensors()) {
-    v1::Tensor& added = *out.add_tensors();
-    added.set_name(tensor.name);
-    added.set_dtype(std::string(round::dtype_name(tensor.dtype)));
-    for (const std::uint64_t dimension : tensor.shape) added.add_shape(dimension);
-  }
+  for (const round::Tensor& tensor : schema.tensors()) put_tensor(tensor, out.add_tensors());
   return out;
 }
 
-Result<round::Schema> from_proto(const v1::Schema& schema) {
-  if (static_cast<std::size_t>(schema.tensors_size()) > round::kTensorsMax) return wrong("more than 65536 tensors");
-  std::vector<round::Tensor> tensors;
-  tensors.reserve(static_cast<std::size_t>(schema.tensors_size()));
-  for (const v1::Tensor& tensor : schema.tensors()) {
+std::size_t put_tensors(const round::Schema& schema, std::size_t first, std::size_t bytes_max, v1::Schema* out) {
+  std::size_t bytes = 0;
+  std::size_t next = first;
+  // A header has room for a message in each 16 bytes of it, and for some more (frame.h): short names reach that first.
+  const auto is_full = [&] { return bytes >= bytes_max || (next - first) * 16 > bytes + 512; };
+  for (; next < schema.tensors().size() && (next == first || !is_full()); ++next) {
+    put_tensor(schema.tensors()[next], out->add_tensors());
+    bytes += out->tensors(out->tensors_size() - 1).ByteSizeLong() + 2;  // tag and length, at least
+  }
+  return next;
+}
+
+Status add_tensors(const v1::Schema& part, std::vector<round::Tensor>* to) {
+  if (to->size() + static_cast<std::size_t>(part.tensors_size()) > round::kTensorsMax) {
+    return wrong("more than 65536 tensors");
+  }
+  to->reserve(to->size() + static_cast<std::size_t>(part.tensors_size()));
+  for (const v1::Tensor& tensor : part.tensors()) {
     FLUVIAL_ASSIGN(const round::DType dtype, round::dtype_from_name(tensor.dtype()));
+    if (tensor.name().size() > round::kTensorNameBytesMax) return wrong("a tensor's name has 1 to 512 bytes");
     if (static_cast<std::size_t>(tensor.shape_size()) > round::kTensorRankMax) {
       return wrong("tensor '" + printable(tensor.name()) + "' has more than 8 dimensions");
     }
-    tensors.push_back({tensor.name(), dtype, {tensor.shape().begin(), tensor.shape().end()}});
+    to->push_back({tensor.name(), dtype, {tensor.shape().begin(), tensor.shape().end()}});
   }
+  return {};
+}
+
+Result<round::Schema> from_proto(const v1::Schema& schema) {
+  std::vector<round::Tensor> tensors;
+  FLUVIAL_TRY(add_tensors(schema, &tensors));
   return round::Schema::make(std::move(tensors));
 }
 

@@ -46,6 +46,11 @@ Result<Signature> signature_from_proto(const std::string& bytes);  // kInvalidAr
 
 v1::Schema to_proto(const round::Schema& schema);
 Result<round::Schema> from_proto(const v1::Schema& schema);
+// A schema in parts, where all of it may be longer than one frame's header. put_tensors() adds its tensors from `first`
+// on, some `bytes_max` of them and at least one, and gives the index of the next. add_tensors() checks each and adds it
+// to those that came before: kInvalidArgument beyond round::kTensorsMax, so a peer decides over some 40 MiB at most.
+std::size_t put_tensors(const round::Schema& schema, std::size_t first, std::size_t bytes_max, v1::Schema* out);
+Status add_tensors(const v1::Schema& part, std::vector<round::Tensor>* to);
 
 void clear_late(v1::Plan* plan);                       // its keys of late updates and windows
 v1::Plan to_proto(const round::Plan& plan);            // without schedules: an opening has the numbers of its round

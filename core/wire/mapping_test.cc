@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <utility>
 
 #include "core/base/rng.h"
 #include "core/round/plan_test_support.h"
@@ -93,6 +94,48 @@ TEST(Schemas, RefuseWhatDoesNotHold) {
   expect_invalid(from_proto(tensor("w", "F32", std::vector<std::uint64_t>(9, 1))), "rank");
   expect_invalid(from_proto(tensor("w", "F32", {1ull << 63, 4})), "overflow");
   expect_invalid(from_proto(tensor("w", "I64", {(1u << 19) + 1})), "integers");
+}
+
+// As many tensors as there may be, with names that make them long or short: each part is a header that parses.
+TEST(Schemas, ComeInPartsThatFitAFrame) {
+  for (const std::size_t name_bytes : {3, 500}) {
+    std::vector<round::Tensor> tensors;
+    for (std::size_t i = 0; i < (name_bytes == 3 ? 20'000 : round::kTensorsMax); ++i) {
+      std::string name;
+      for (std::size_t left = i; name.size() < 3; left /= 64) name += static_cast<char>('0' + left % 64);
+      tensors.push_back({name + std::string(name_bytes - 3, 'x'), round::DType::kF32, {}});
+    }
+    const round::Schema schema = round::Schema::make(tensors).value();
+    tensors.clear();
+    int parts = 0;
+    for (std::size_t next = 0; next < schema.tensors().size(); ++parts) {
+      v1::Envelope message;
+      const std::size_t first =
+          std::exchange(next, put_tensors(schema, next, 256 << 10, message.mutable_model_begin()->mutable_schema()));
+      ASSERT_GT(next, first);
+      const Buffer head = encode_head(message, 0, {}).value();
+      ASSERT_LT(head.size(), 258u << 10);
+      const Result<v1::Envelope> read = parse_header(head.span().subspan(kPrefixBytes));
+      ASSERT_TRUE(read.ok()) << read.error().message;
+      ASSERT_TRUE(add_tensors(read->model_begin().schema(), &tensors).ok());
+    }
+    EXPECT_GT(parts, 1);
+    EXPECT_EQ(tensors, schema.tensors());
+  }
+}
+
+TEST(Schemas, PartsAddUpToNoMoreThanThereMayBe) {
+  v1::Schema part;
+  for (int i = 0; i < 1000; ++i) part.add_tensors()->set_dtype("F32");
+  std::vector<round::Tensor> tensors;
+  for (int i = 0; i < 65; ++i) ASSERT_TRUE(add_tensors(part, &tensors).ok());
+  EXPECT_EQ(add_tensors(part, &tensors).error().message, "more than 65536 tensors");
+  EXPECT_EQ(tensors.size(), 65'000u);
+  v1::Schema long_name;
+  long_name.add_tensors()->set_name(std::string(513, 'x'));
+  long_name.mutable_tensors(0)->set_dtype("F32");
+  EXPECT_EQ(add_tensors(long_name, &tensors).error().code, Code::kInvalidArgument) << "before it is kept";
+  EXPECT_EQ(tensors.size(), 65'000u);
 }
 
 // ---- who takes part ----------------------------------------------------------------------------------------------

@@ -10,10 +10,11 @@
 
 namespace fluvial::wire {
 
-inline constexpr std::uint32_t kProtocol = 2;
+inline constexpr std::uint32_t kProtocol = 3;
 // From version 0.2 on: the one before kProtocol, so that neighbours of two versions that follow each other understand
 // each other, whichever is updated first. Protocol 1, of 0.1, is spoken no more.
 inline constexpr std::uint32_t kProtocolOldest = 2;
+inline constexpr std::uint32_t kProtocolOfSchemaParts = 3;  // from it on a schema may take several ModelBegins
 
 // What one end speaks.
 struct Protocols {

@@ -227,6 +227,7 @@ net::Awaitable<Reply> start(Context* admin, Call call) {
     std::optional<store::Model> model;
     if (!initial->path.empty()) {
       FLUVIAL_ASSIGN(model, store::read_model(admin->runtime.files, initial->path));
+      FLUVIAL_TRY(store::check_header_fits(model->schema));
     }
     FLUVIAL_TRY(continue_run(admin, object, made, model));
     FLUVIAL_TRY(check_warm_up(made.row));

@@ -16,7 +16,7 @@ from . import _messages
 from .errors import AgentRefused, AgentUnavailable, ProtocolError
 
 _LENGTH = struct.Struct("<I")
-_FROM_AGENT_BYTES_MAX = 4 << 20
+_FROM_AGENT_BYTES_MAX = 32 << 20
 _FROM_WORKER_BYTES_MAX = 64 << 10
 _ATTACH_SECONDS = 10.0
 _MESSAGE_SECONDS = 30.0

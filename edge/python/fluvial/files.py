@@ -16,7 +16,7 @@ from .errors import ModelMismatch, ProtocolError
 from .schema import dtype_name, dtype_of
 from .selection import Only, patterns_of
 
-_HEADER_BYTES_MAX = 16 << 20
+_HEADER_BYTES_MAX = 16 << 20  # the coordinator's
 _READ_AS_FP32 = {"F16": np.dtype("<f2"), "BF16": np.dtype("<u2"), "F64": np.dtype("<f8")}
 
 
@@ -53,6 +53,8 @@ def save_model(path: str, model: Any, metadata: Optional[Mapping[str, str]] = No
         offset += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
+    if len(text) > _HEADER_BYTES_MAX:
+        raise ModelMismatch(_too_long(f"{len(arrays)} tensors", len(text)))
     temporary = f"{path}.tmp"
     with made_anew(temporary) as out:
         out.write(struct.pack("<Q", len(text)) + text)
@@ -102,10 +104,19 @@ def _dtype_in_file(path: str, name: str, dtype: str) -> np.dtype:
         ) from None
 
 
+def _too_long(what: str, header_bytes: int) -> str:
+    return (
+        f"{what}: their names and shapes take {header_bytes} bytes of a model file's header, of at most {_HEADER_BYTES_MAX}; "
+        "give the tensors shorter names, or leave some of them out (only=...)"
+    )
+
+
 def _header(path: str, file: Any) -> Dict[str, Any]:
     size = os.fstat(file.fileno()).st_size
     head = file.read(8)
     length = struct.unpack("<Q", head)[0] if len(head) == 8 else 0
-    if not 2 <= length <= min(_HEADER_BYTES_MAX, size - 8):
+    if _HEADER_BYTES_MAX < length <= size - 8:
+        raise ValueError(_too_long(path, length))
+    if not 2 <= length <= size - 8:
         raise ValueError(f"{path} is no model file: its header would have {length} bytes")
     return json.loads(file.read(length))
