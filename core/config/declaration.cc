@@ -198,6 +198,9 @@ std::vector<Setting<CoordinatorSettings>> declare_coordinator() {
                 "valid; 0: for good");
   declare.count("keep_audit_days", 0, kDaysMax, FLUVIAL_FIELD(keep_audit_days),
                 "how long entries of the audit log are kept; 0: for good");
+  declare.bytes("upload_bytes_max", 1 << 20, kTebi, FLUVIAL_FIELD(upload_bytes_max),
+                "what the models that one operator sends from another machine, for runs to begin with, may have "
+                "together; the disk may have less room");
   return settings;
 }
 

@@ -96,6 +96,7 @@ struct CoordinatorSettings : CommonSettings {
   std::uint64_t keep_rounds_days = 0;   // 0: however old
   std::uint64_t keep_tokens_days = 90;  // after the end of their use; 0: for ever
   std::uint64_t keep_audit_days = 0;    // 0: for ever
+  std::uint64_t upload_bytes_max = std::uint64_t{1} << 40;
   bool operator==(const CoordinatorSettings&) const = default;
   std::chrono::seconds certificate_validity() const;
 };
