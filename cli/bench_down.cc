@@ -9,13 +9,14 @@
 #include "core/aggregate/model_form.h"
 #include "core/digest/sha256.h"
 #include "kernels/reference/reference.h"
+#include "kernels/stream_key.h"
 
 namespace fluvial::cli {
 
-DownAudit::DownAudit(const round::Plan& plan, std::uint64_t run, std::vector<float> initial)
+DownAudit::DownAudit(const round::Plan& plan, std::vector<float> initial)
     : down_(aggregate::parse_down(plan.down).value()),
       chunk_values_(plan.chunk_values),
-      run_(run),
+      seed_(plan.seed),
       schema_(round::Schema::make({{"w", round::DType::kF32, {initial.size()}}}).value()),
       trained_(std::move(initial)) {}
 
@@ -39,7 +40,7 @@ Status DownAudit::make(std::span<const float> master) {
   std::optional<aggregate::BaseModel> base;
   if (is_delta) base = aggregate::BaseModel{{}, std::as_bytes(std::span<const float>(trained_))};
   FLUVIAL_ASSIGN(const aggregate::EncodedModel encoded,
-                 aggregate::encode_model(serial, down_, chunk_values_, {run_, round_, 0}, schema_,
+                 aggregate::encode_model(serial, down_, chunk_values_, kernels::stream_key(seed_, round_, ""), schema_,
                                          std::as_bytes(master), base, unused.span()));
   if (is_delta && encoded.bytes.size() >= master.size_bytes()) {  // no smaller: it travels whole
     trained_.assign(master.begin(), master.end());

@@ -17,7 +17,7 @@ namespace fluvial::cli {
 class DownAudit {
  public:
   // `initial`: the values of the run's first model, of one tensor.
-  DownAudit(const round::Plan& plan, std::uint64_t run, std::vector<float> initial);
+  DownAudit(const round::Plan& plan, std::vector<float> initial);
 
   std::span<const float> trained() const { return trained_; }  // from which the next round trains
   // The model of the next round, and the digest of what sites train from as the federation has it.
@@ -28,7 +28,7 @@ class DownAudit {
 
   aggregate::Down down_;
   std::uint64_t chunk_values_;
-  std::uint64_t run_;
+  std::uint64_t seed_;
   std::uint64_t round_ = 0;
   round::Schema schema_;
   std::vector<float> trained_;

@@ -131,7 +131,7 @@ Status audit(const Io& io, const TreeOptions& options, const Outcome& outcome, c
     return Error{Code::kDataLoss, fmt::format("the journal holds {} rounds", outcome.rounds.size())};
   Audit audit(plan_of(options), options.seed, outcome.run, outcome.sites, options.shape.weight_max, schema_of(options));
   FLUVIAL_ASSIGN(std::vector<float> base, read_values(initial, options.params));
-  DownAudit down(plan_of(options), outcome.run, base);
+  DownAudit down(plan_of(options), base);
   for (std::uint64_t number = 1; number <= options.rounds; ++number) {
     const json::value& round = outcome.rounds[number - 1];
     if (number == options.rounds) {

@@ -424,6 +424,29 @@ TEST_F(RunMachineTest, SubstitutesHaveRoomTogether) {
   EXPECT_EQ(find<RecordAttempt>(again)->record.participants.size(), 4u) << "for one of the two";
 }
 
+// In another federation, where enrolment has given the two their numbers the other way round.
+TEST_F(RunMachineTest, TheSubstituteThatHasTheRoomGoesByNames) {
+  std::vector<std::uint64_t> called;
+  for (const std::uint32_t first : {4U, 5U}) {
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+      RunStart tight = start();
+      tight.plan.value_abs_max = 0x1p40;
+      tight.plan.seed = seed;
+      RunMachine machine(tight);
+      machine.sites_changed(sites(3), at(0s));
+      machine.attempt_recorded(machine.step(), at(0s));
+      std::map<SiteId, SiteInfo> more = sites(5);
+      for (const std::uint32_t one : {4U, 5U}) more[SiteId(one)] = {Epoch(1), 150, one == first ? 7U : 8U};
+      machine.sites_changed(more, at(1s));
+      const Effects again = machine.tick(at(20s));
+      ASSERT_NE(find<RecordAttempt>(again), nullptr);
+      const SiteId one = find<RecordAttempt>(again)->record.participants.back().site;
+      called.push_back(more.at(one).name_key);
+    }
+  }
+  EXPECT_TRUE(std::equal(called.begin(), called.begin() + 10, called.begin() + 10));
+}
+
 // A site that was revoked meanwhile is not asked, as long as no record names it as a participant.
 TEST_F(RunMachineTest, ARoundOfWhichNothingIsOnRecordBeginsAnewWithWhoIsThere) {
   const Error full{Code::kResourceExhausted, "no space left"};

@@ -137,7 +137,8 @@ void RunMachine::keep_quorum(const std::set<SiteId>& drawn, std::set<SiteId>* wi
     return count > 0 && count >= plan_.quorum && weight >= plan_.weight_min;
   };
   while (!without->empty() && !is_enough()) {
-    without->erase(*std::ranges::min_element(*without, {}, [this](SiteId site) { return leads_.at(site); }));
+    without->erase(*std::ranges::min_element(
+        *without, {}, [this](SiteId site) { return std::pair(leads_.at(site), connected_.at(site).name_key); }));
   }
 }
 

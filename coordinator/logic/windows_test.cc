@@ -273,6 +273,27 @@ TEST_F(BoundedWindows, TheBoundGivesWayToTheQuorum) {
   EXPECT_THAT(participants(machine), ElementsAre(1, 3)) << "one of the two that are ahead is needed";
 }
 
+// Of two that are as far ahead, in another federation with the numbers exchanged.
+TEST_F(BoundedWindows, WhoIsNeededForTheQuorumGoesByNames) {
+  for (const std::uint32_t first : {1U, 2U}) {
+    RunStart begin = bounded_start();
+    begin.plan.quorum = 2;
+    begin.plan.async_goal = 2;
+    RunMachine machine(begin);
+    machine.begin(at(0s));
+    std::map<SiteId, SiteInfo> named = sites(3);
+    for (auto& [site, info] : named) info.name_key = 100 + site.value();
+    named.at(SiteId(first)).name_key = 7;
+    machine.sites_changed(named, at(0s));
+    machine.attempt_recorded(machine.step(), at(0s));
+    for (std::uint64_t version = 0; version < 3; ++version) {
+      take(machine, of({1, 2}, version));
+      go_on(machine);
+    }
+    EXPECT_THAT(participants(machine), ElementsAre(first, 3));
+  }
+}
+
 TEST_F(BoundedWindows, WhoDeclinesHoldsNobodyUp) {
   RunMachine machine = opened(bounded_start(), 2);
   for (std::uint64_t version = 0; version < 5; ++version) {

@@ -6,6 +6,7 @@
 
 #include "core/digest/model_digest.h"
 #include "core/digest/sha256.h"
+#include "kernels/stream_key.h"
 
 namespace fluvial::coordinator {
 namespace {
@@ -32,7 +33,7 @@ Result<TrainedModel> make_trained(Parallel& parallel, const DownPlan& plan, cons
   if (plan.down.kind == Kind::kWhole || master.key.version == ModelVersion(0)) return travels_whole({});
   const bool is_delta = plan.down.kind == Kind::kDelta;
   if (is_delta && !before) return travels_whole({});
-  const kernels::StreamKey key{master.key.run.value(), master.key.version.value(), 0};
+  const kernels::StreamKey key = kernels::stream_key(plan.seed, master.key.version.value(), "");
   Buffer bytes(schema.model_bytes());
   Result<aggregate::EncodedModel> encoded =
       aggregate::encode_model(parallel, plan.down, plan.chunk_values, key, schema, master.bytes.bytes,

@@ -34,6 +34,7 @@ using Ahead = std::function<void(const TrainedModel&)>;
 struct DownPlan {
   aggregate::Down down;
   std::uint64_t chunk_values = 0;
+  std::uint64_t seed = 0;  // the plan's: the roundings of a version are drawn by both, and by no run's number
 };
 
 struct Master {

@@ -186,6 +186,23 @@ TEST_F(DownTest, WhatADifferenceBeginsAtIsOnTheDisk) {
   EXPECT_TRUE(std::ranges::equal(again->form->bytes.bytes, next->trained.form->bytes.bytes));
 }
 
+// The journal's number of a run decides nothing: the same plan twice comes to the same models.
+TEST_F(DownTest, WhatIsDrawnGoesByThePlansSeedAndNotByTheRunsNumber) {
+  for (const std::string text : {"delta:int8", "delta:int4", "delta:randk:ratio=0.1"}) {
+    const aggregate::Down down = aggregate::parse_down(text).value();
+    const auto made = [&](RunId run, std::uint64_t seed, std::uint64_t version) {
+      const Buffer next = bytes_of(std::vector<float>(kTrainedValues, 0.37F));
+      const Master master{
+          {run, ModelVersion(version)}, sha256(next.span()), SharedBytes::from(Buffer::copy_of(next.span()))};
+      const aggregate::BaseModel before{last_.ref, last_.bytes.bytes};
+      return make_trained(serial_, {down, kChunkValues, seed}, *schema_, master, before).value().ref.digest;
+    };
+    EXPECT_EQ(made(RunId(1), 7, 1), made(RunId(2), 7, 1)) << text;
+    EXPECT_NE(made(RunId(1), 7, 1), made(RunId(1), 8, 1)) << text;
+    EXPECT_NE(made(RunId(1), 7, 1), made(RunId(1), 7, 2)) << text;
+  }
+}
+
 TEST_F(DownTest, ARoundedModelNeedsNoFileOfItsOwn) {
   ASSERT_TRUE(finalise_round(aggregate::parse_down("bf16").value(), 1).ok());
   EXPECT_FALSE(*files_.exists("/models/run-1/round-1.trained.safetensors"));

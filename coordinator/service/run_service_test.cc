@@ -302,7 +302,7 @@ class DownRestartTest : public RunServiceTest {
     store::RunRow kept = row();
     kept.plan.down = down;
     const RunId id = run(runs_->start(kept, model())).value();
-    const DownPlan plan{aggregate::parse_down(down).value(), kept.plan.chunk_values};
+    const DownPlan plan{aggregate::parse_down(down).value(), kept.plan.chunk_values, kept.plan.seed};
     Serial serial;
     TrainedModel last{{id, ModelVersion(0), kept.initial_model, model().size()}, SharedBytes::from(model()), {}, {}};
     for (std::uint64_t round = 1; round <= 3; ++round) {

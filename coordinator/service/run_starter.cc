@@ -140,7 +140,7 @@ Result<States> RunStarter::load_states(const store::RunRow& row, const std::opti
 Result<TrainedModel> RunStarter::load_trained(const store::RunRow& row, const store::CommitRow& last,
                                               const Master& master) {
   FLUVIAL_ASSIGN(const aggregate::Down down, aggregate::parse_down(row.plan.down));
-  const DownPlan plan{down, row.plan.chunk_values};
+  const DownPlan plan{down, row.plan.chunk_values, row.plan.seed};
   const Digest& named = last.record.model.digest;
   net::PoolParallel parallel(runtime_.pool);
   if (down.kind != aggregate::Down::Kind::kDelta) {
@@ -329,7 +329,7 @@ net::Awaitable<Status> RunStarter::activate(store::RunRow row, Latest latest) {
                 row.plan.optimizer,
                 std::make_shared<const std::vector<float>>(std::move(latest.optimizer_state)),
                 std::move(latest.master.bytes),
-                DownPlan{*down, row.plan.chunk_values},
+                DownPlan{*down, row.plan.chunk_values, row.plan.seed},
                 std::move(slot),
                 std::move(*continues),
                 tree,

@@ -191,10 +191,25 @@ TEST(Sampling, OfANumberThereAreSoManyAndFewerAreAmongMore) {
   for (std::size_t count = 0; count <= 4; ++count) {
     const std::vector<SiteId> drawn = draw_sites(sites, count, 3, RoundId(5));
     EXPECT_EQ(drawn.size(), count);
-    EXPECT_TRUE(std::ranges::includes(drawn, before));
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), drawn.begin())) << "in the order in which they are drawn";
     before = drawn;
   }
   EXPECT_EQ(draw_sites(sites, 5, 3, RoundId(5)), before);
+}
+
+// Who is drawn first has the room that is left, whatever numbers enrolment gave.
+TEST(Sampling, TheOrderOfADrawGoesByNames) {
+  std::map<SiteId, Lot> here, there;
+  for (std::uint32_t i = 1; i <= 10; ++i) {
+    const Lot lot{1, name_key("hospital-" + std::to_string(i))};
+    here[SiteId(i)] = lot;
+    there[SiteId(40 - i)] = lot;
+  }
+  for (std::uint64_t round = 1; round <= 20; ++round) {
+    std::vector<SiteId> elsewhere = draw_sites(there, 6, 7, RoundId(round));
+    for (SiteId& site : elsewhere) site = SiteId(40 - site.value());
+    EXPECT_EQ(draw_sites(here, 6, 7, RoundId(round)), elsewhere) << round;
+  }
 }
 
 TEST(Schema, RefusesWhatOverflowsRepeatsOrIsUnknown) {

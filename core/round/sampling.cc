@@ -11,7 +11,9 @@ namespace fluvial::round {
 std::vector<SiteId> sample_sites(const std::map<SiteId, Lot>& lots, double fraction, std::uint64_t seed,
                                  RoundId round) {
   const double wanted = std::ceil(fraction * static_cast<double>(lots.size()));
-  return draw_sites(lots, static_cast<std::size_t>(std::max(wanted, 0.0)), seed, round);
+  std::vector<SiteId> chosen = draw_sites(lots, static_cast<std::size_t>(std::max(wanted, 0.0)), seed, round);
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
 }
 
 std::vector<SiteId> draw_sites(const std::map<SiteId, Lot>& lots, std::size_t count, std::uint64_t seed,
@@ -24,10 +26,9 @@ std::vector<SiteId> draw_sites(const std::map<SiteId, Lot>& lots, std::size_t co
     Rng rng(round_seed ^ (key * 0xd1b54a32d192ed03ULL));
     keys.emplace_back(-std::log1p(-rng.uniform()) / lot.weight, site);
   }
-  std::nth_element(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(needed), keys.end());
+  std::partial_sort(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(needed), keys.end());
   std::vector<SiteId> chosen;
   for (std::size_t i = 0; i < needed; ++i) chosen.push_back(keys[i].second);
-  std::sort(chosen.begin(), chosen.end());
   return chosen;
 }
 

@@ -23,7 +23,7 @@ struct Lot {
 // 2006): site i gets the key u_i^(1/w_i), and the largest keys are drawn. u_i is a function of (seed, round, name), so
 // who else is connected does not change it. Equal weights: each subset is equally likely.
 std::vector<SiteId> sample_sites(const std::map<SiteId, Lot>& lots, double fraction, std::uint64_t seed, RoundId round);
-// Draws `count` sites by the same keys; all of them when there are no more.
+// Draws `count` sites by the same keys, in the order in which they are drawn; all of them when there are no more.
 std::vector<SiteId> draw_sites(const std::map<SiteId, Lot>& lots, std::size_t count, std::uint64_t seed, RoundId round);
 
 // How many connected sites a round waits for where its plan does not say: half of those that are enrolled, two at least
