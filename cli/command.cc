@@ -7,6 +7,7 @@
 
 #include "cli/completion.h"
 #include "cli/health.h"
+#include "core/store/model_book.h"
 #include "core/tree/version.h"
 
 namespace fluvial::cli {
@@ -152,6 +153,14 @@ CLI::Validator checked(std::string expected, std::function<Status(const std::str
         return status.ok() ? "" : fmt::format("\"{}\": expected {}", text, expected);
       },
       "");
+}
+
+CLI::Validator a_round() {
+  return checked("a round's number, latest, best or a label", [](const std::string& text) -> Status {
+    const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+    if (digits || text == "latest" || text == "best") return {};
+    return store::check_label(text);
+  });
 }
 
 CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {

@@ -46,6 +46,7 @@ struct Commands {
 int fail(const Io& io, std::string_view command, const Error& error, int status = kFailed);
 
 // Checks of an option's text; the message of a bad one names flag, value and what was expected.
+CLI::Validator a_round();  // of whose model it is: a number, latest, best or a label
 CLI::Validator whole_number(std::uint64_t least, std::uint64_t most = std::numeric_limits<std::int64_t>::max());
 CLI::Validator one_of(std::vector<std::string> words);
 CLI::Validator checked(std::string expected, std::function<Status(const std::string&)> check);

@@ -142,14 +142,6 @@ CLI::Validator a_run() {
   });
 }
 
-CLI::Validator a_round() {
-  return checked("a round's number, latest, best or a label", [](const std::string& text) -> Status {
-    const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-    if (digits || text == "latest" || text == "best") return {};
-    return store::check_label(text);
-  });
-}
-
 CLI::Validator a_label() {
   return checked("a label: letters, digits, dots, dashes and underlines", store::check_label);
 }

@@ -26,6 +26,7 @@ struct StartOptions : AdminOptions {
   std::string plan;
   std::string model;
   std::uint64_t continues = 0;
+  std::string round;
   bool keep_optimizer = false;
   bool watch = false;
   WatchOptions watching;
@@ -44,6 +45,7 @@ Result<json::object> start_request(const StartOptions& options) {
   request["plan"] = std::move(plan);
   if (options.continues != 0) {
     request["continue"] = options.continues;
+    if (!options.round.empty()) request["round"] = options.round;
     if (options.keep_optimizer) request["keep_optimizer"] = true;
     return request;
   }
@@ -213,8 +215,14 @@ void declare_start(CLI::App& run, Commands& commands) {
                                ->type_name("RUN")
                                ->check(whole_number(1))
                                ->excludes(model);
+  app->add_option("--round", options->round,
+                  "with --continue: start from the model of this round, if it is kept: a number, best or a label")
+      ->type_name("ROUND")
+      ->check(a_round())
+      ->needs(continues);
   app->add_flag("--keep-optimizer", options->keep_optimizer,
-                "with --continue: go on with the server optimizer's state (momentum) of that run")
+                "with --continue: go on with the state (momentum) that the server optimizer had after that run's last "
+                "round, or after --round")
       ->needs(continues);
   app->add_flag("--watch", options->watch, "stay: say what the run waits for, and print a line a round");
   add_watch_options(*app, options->watching);

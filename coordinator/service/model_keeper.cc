@@ -77,6 +77,23 @@ Result<Digest> ModelKeeper::digest_of(RunId run, RoundId round) {
   return commit.master;
 }
 
+// Of many the newest.
+Result<std::string> ModelKeeper::rounds_kept(RunId run) const {
+  constexpr std::size_t kNamed = 16;
+  FLUVIAL_ASSIGN(std::vector<round::ModelKey> models, models_.list());
+  FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, journal_.last_commit(run));
+  const round::ModelKey newest{run, ModelVersion(last ? last->record.round.value() : 0)};
+  std::erase_if(models, [&](const round::ModelKey& model) { return model.run != run || newest < model; });
+  if (models.empty()) return std::string("no model of the run is");
+  std::string text = "the kept rounds are ";
+  if (models.size() > kNamed) text += std::to_string(models.size()) + ", the newest ";
+  const std::size_t first = models.size() - std::min(models.size(), kNamed);
+  for (std::size_t i = first; i < models.size(); ++i) {
+    text += (i == first ? "" : ", ") + std::to_string(models[i].version.value());
+  }
+  return text;
+}
+
 Result<ModelKeeper::Kept> ModelKeeper::find(RunId run, const std::string& which) {
   store::ModelBook book(journal_);
   std::optional<RoundId> round = number_of(which);
@@ -103,8 +120,10 @@ Result<ModelKeeper::Kept> ModelKeeper::find(RunId run, const std::string& which)
   FLUVIAL_ASSIGN(const Digest digest, digest_of(run, *round));
   FLUVIAL_ASSIGN(const bool there, models_.has(key_of(run, *round)));
   if (!there) {
-    return Error{Code::kNotFound, "the model of round " + std::to_string(round->value()) +
-                                      " is no longer kept (the plan's models_kept)"};
+    FLUVIAL_ASSIGN(const std::string others, rounds_kept(run));
+    return Error{Code::kNotFound, "the model of round " + std::to_string(round->value()) + " of run " +
+                                      std::to_string(run.value()) + " is no longer kept (its plan's models_kept); " +
+                                      others};
   }
   return Kept{*round, digest, models_.path_of(key_of(run, *round))};
 }

@@ -50,6 +50,7 @@ class ModelKeeper {
 
  private:
   Result<std::set<ModelVersion>> stay(RunId run);
+  Result<std::string> rounds_kept(RunId run) const;  // in words
   enum class By { kSites, kEvaluator };
   Status consider(const round::Plan& plan, const round::ModelKey& model, const round::Metrics& metrics,
                   const Digest& digest, By by);

@@ -29,9 +29,7 @@ class RunService final : private tree::RoundOwner, private RunHost {
   void stop();
 
   net::Awaitable<void> take_up() { return starter_.take_up(); }
-  net::Awaitable<Result<RunId>> start(store::RunRow row, Buffer model, States states = {}) {
-    return starter_.start(std::move(row), std::move(model), std::move(states));
-  }
+  net::Awaitable<Result<RunId>> start(PrepareRun prepare) { return starter_.start(std::move(prepare)); }
   std::optional<RunId> active_run() const;                   // that has not ended
   const ActiveRun* active() const { return active_.get(); }  // also when it is done: the last one
 

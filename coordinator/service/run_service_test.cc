@@ -94,8 +94,12 @@ class RunServiceTest : public testing::Test {
     const std::vector<float> values(small_schema().value_count(), 1.0F);
     return Buffer::copy_of(std::as_bytes(std::span(values)));
   }
+  static PrepareRun begins(store::RunRow row, Buffer model, States states = {}) {
+    const auto begun = std::make_shared<NewRun>(NewRun{std::move(row), std::move(model), std::move(states)});
+    return [begun] { return Result<NewRun>(std::move(*begun)); };
+  }
   RunId start() {
-    const Result<RunId> started = run(runs_->start(row(), model()));
+    const Result<RunId> started = run(runs_->start(begins(row(), model())));
     EXPECT_TRUE(started.ok()) << started.error().to_string();
     return started.ok() ? *started : RunId(0);
   }
@@ -210,7 +214,7 @@ TEST_F(RunServiceTest, OfTwoStartsAtOnceOneStartsARun) {
   std::promise<Result<RunId>> first;
   std::promise<Result<RunId>> second;
   const auto start = [](RunService* runs, std::promise<Result<RunId>>* out) -> net::Awaitable<void> {
-    out->set_value(co_await runs->start(row(), model()));
+    out->set_value(co_await runs->start(begins(row(), model())));
   };
   boost::asio::post(runtime_.strand, [&] {  // both begin before either goes on
     for (std::promise<Result<RunId>>* out : {&first, &second}) {
@@ -222,6 +226,37 @@ TEST_F(RunServiceTest, OfTwoStartsAtOnceOneStartsARun) {
   ASSERT_NE(one.ok(), two.ok()) << "one of them, and not both";
   EXPECT_THAT((one.ok() ? two : one).error().message, HasSubstr("another run is being started"));
   EXPECT_EQ(journal_->runs().value().size(), 1U);
+}
+
+// Whatever it reads of a run that it continues is then that run's last.
+TEST_F(RunServiceTest, ARunIsMadeReadyWhenNoOtherOneIsActive) {
+  const RunId before = start();
+  std::atomic<int> asked{0};
+  const PrepareRun next = [&]() -> Result<NewRun> {
+    ++asked;
+    NewRun made{row(), model()};
+    made.row.continues = before;
+    return made;
+  };
+  const Result<RunId> refused = run(runs_->start(next));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, HasSubstr("is active; stop it first"));
+  EXPECT_EQ(asked, 0) << "it may commit yet";
+  ASSERT_TRUE(run(runs_->stop_run(before, "by hand")).ok());
+  const Result<RunId> started = run(runs_->start(next));
+  ASSERT_TRUE(started.ok()) << started.error().to_string();
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(journal_->run(*started)->continues, before);
+}
+
+// Nothing is left of it, and the next start may have its turn.
+TEST_F(RunServiceTest, WhatCannotBeMadeReadyStartsNothing) {
+  const auto fails = []() -> Result<NewRun> { return Error{Code::kNotFound, "no such model"}; };
+  const auto throws = []() -> Result<NewRun> { throw std::bad_alloc(); };
+  EXPECT_EQ(run(runs_->start(fails)).error().message, "no such model");
+  EXPECT_FALSE(run(runs_->start(throws)).ok());
+  EXPECT_TRUE(journal_->runs()->empty());
+  start();
 }
 
 TEST_F(RunServiceTest, ACrowdThatJoinsAtOnceIsLookedAtTogether) {
@@ -237,7 +272,7 @@ TEST_F(RunServiceTest, ACrowdThatJoinsAtOnceIsLookedAtTogether) {
 TEST_F(RunServiceTest, AStartThatFailsLeavesNothingThatARestartTakesUp) {
   for (std::uint64_t at = 0;; ++at) {
     files_.fail_at(at, store::Fault::kNoSpace);
-    const Result<RunId> started = run(runs_->start(row(), model()));
+    const Result<RunId> started = run(runs_->start(begins(row(), model())));
     files_.clear_fault();
     if (started.ok()) {
       ASSERT_GT(at, 10U) << "each operation of the disk failed once";
@@ -258,7 +293,7 @@ TEST_F(RunServiceTest, TheStateThatAnOptimizerBeginsWithOutlivesTheProcess) {
   kept.plan.optimizer = round::ServerOptimizer::of(round::Optimizer::kFedAvgM);
   kept.keeps_optimizer = true;
   const std::vector<float> state(small_schema().value_count(), 0.25F);
-  const Result<RunId> started = run(runs_->start(kept, model(), States{state}));
+  const Result<RunId> started = run(runs_->start(begins(kept, model(), States{state})));
   ASSERT_TRUE(started.ok()) << started.error().to_string();
   cut_power();
   ASSERT_NE(runs_->active(), nullptr);
@@ -280,7 +315,7 @@ TEST_F(RunServiceTest, TheStateThatACodecBeginsWithOutlivesTheProcess) {
   const ByteSpan state_bytes = std::as_bytes(std::span(state));
   kept.codec_state = round::VectorRef{sha256(state_bytes), state_bytes.size()};
   const States states{{}, SharedBytes::from(Buffer::copy_of(state_bytes))};
-  const Result<RunId> started = run(runs_->start(kept, Buffer::copy_of(bytes), states));
+  const Result<RunId> started = run(runs_->start(begins(kept, Buffer::copy_of(bytes), states)));
   ASSERT_TRUE(started.ok()) << started.error().to_string();
   for (const bool restarted : {false, true}) {
     SCOPED_TRACE(restarted);
@@ -301,7 +336,7 @@ class DownRestartTest : public RunServiceTest {
   TrainedModel commit_three(const std::string& down) {
     store::RunRow kept = row();
     kept.plan.down = down;
-    const RunId id = run(runs_->start(kept, model())).value();
+    const RunId id = run(runs_->start(begins(kept, model()))).value();
     const DownPlan plan{aggregate::parse_down(down).value(), kept.plan.chunk_values, kept.plan.seed};
     Serial serial;
     TrainedModel last{{id, ModelVersion(0), kept.initial_model, model().size()}, SharedBytes::from(model()), {}, {}};
@@ -377,7 +412,7 @@ TEST_F(DownRestartTest, AnotherModelThanTheJournalNamesIsNotServed) {
   EXPECT_EQ(runs_->active(), nullptr);
   EXPECT_THAT(runs_->fault(), HasSubstr("run 1 could not be taken up: ")) << "else nobody hears that the run rests";
   EXPECT_EQ(runtime_.metrics.gauge("storage_fault", {{"part", "models"}}).value(), 1);
-  ASSERT_TRUE(run(runs_->start(row(), model())).ok()) << "from a model that is right";
+  ASSERT_TRUE(run(runs_->start(begins(row(), model()))).ok()) << "from a model that is right";
   EXPECT_EQ(runs_->fault(), "");
   EXPECT_EQ(journalled(RunId(1)), store::RunStatus::kStopped) << "it does not come back beside the newer one";
 }
@@ -385,7 +420,7 @@ TEST_F(DownRestartTest, AnotherModelThanTheJournalNamesIsNotServed) {
 TEST_F(RunServiceTest, AStartThatTheProcessDoesNotSurviveIsStartedOrGivenUp) {
   for (std::uint64_t at = 0;; ++at) {
     files_.fail_at(at, store::Fault::kCrash);
-    const Result<RunId> started = run(runs_->start(row(), model()));
+    const Result<RunId> started = run(runs_->start(begins(row(), model())));
     if (started.ok()) {
       ASSERT_GT(at, 10U) << "each operation of the disk was its last once";
       break;

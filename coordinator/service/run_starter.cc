@@ -223,7 +223,7 @@ net::Awaitable<Status> RunStarter::give_up_start(RunId run, std::string reason) 
       [&] { return journal_.set_run_status(run, store::RunStatus::kStopped, reason); });
 }
 
-net::Awaitable<Result<RunId>> RunStarter::start(store::RunRow row, Buffer model, States states) {
+net::Awaitable<Result<RunId>> RunStarter::start(PrepareRun prepare) {
   while (!is_taken_up_ && !stopping_) co_await taken_up_.wait();
   if (stopping_) co_return Error{Code::kCancelled, "the coordinator is stopping"};
   if (is_starting_) co_return Error{Code::kFailedPrecondition, "another run is being started"};
@@ -234,7 +234,8 @@ net::Awaitable<Result<RunId>> RunStarter::start(store::RunRow row, Buffer model,
   is_starting_ = true;
   Result<RunId> made = Error{Code::kInternal, "the run was not made"};
   try {
-    made = co_await make_run(std::move(row), std::move(model), std::move(states));
+    Result<NewRun> begun = co_await runtime_.pool.run(prepare);
+    made = begun.ok() ? co_await make_run(std::move(*begun)) : begun.error();
   } catch (const std::exception& error) {  // no memory, say: the next start may have it
     made = Error{Code::kInternal, std::string("starting a run: ") + error.what()};
   }
@@ -242,7 +243,8 @@ net::Awaitable<Result<RunId>> RunStarter::start(store::RunRow row, Buffer model,
   co_return made;
 }
 
-net::Awaitable<Result<RunId>> RunStarter::make_run(store::RunRow row, Buffer model, States states) {
+net::Awaitable<Result<RunId>> RunStarter::make_run(NewRun begun) {
+  auto& [row, model, states] = begun;
   FLUVIAL_CHECK(row.keeps_optimizer == !states.optimizer.empty(), "a state for the optimizer, and a row that says so");
   FLUVIAL_CHECK(row.codec_state.has_value() == !states.codec.bytes.empty(), "likewise for the codec");
   row.status = store::RunStatus::kPaused;  // until its model is on the disk

@@ -48,6 +48,14 @@ struct States {
   SharedBytes codec = {};
 };
 
+// What a run begins as.
+struct NewRun {
+  store::RunRow row;
+  Buffer model;
+  States states = {};
+};
+using PrepareRun = std::function<Result<NewRun>()>;  // blocking: on the pool
+
 // A trained model to be passed on.
 std::shared_ptr<tree::ModelSlot> slot_of(const net::Executor& strand, const round::Schema& schema, TrainedModel model);
 
@@ -61,8 +69,9 @@ class RunStarter {
 
   // What is not paused goes on. Once, before any run is started.
   net::Awaitable<void> take_up();
-  // One at a time; kFailedPrecondition while a run is active or is being started.
-  net::Awaitable<Result<RunId>> start(store::RunRow row, Buffer model, States states);
+  // One at a time; kFailedPrecondition while a run is active or is being started. No run commits while `prepare` is
+  // called: the last round of the run that it continues stays the last.
+  net::Awaitable<Result<RunId>> start(PrepareRun prepare);
   void stop();
 
  private:
@@ -86,7 +95,7 @@ class RunStarter {
   Status know_rates(const store::RunRow& row, RoundId last, Latest& latest);
   Result<store::Model> load_before(const store::RunRow& row, RoundId round);
   Result<States> load_states(const store::RunRow& row, const std::optional<store::CommitRow>& last) const;
-  net::Awaitable<Result<RunId>> make_run(store::RunRow row, Buffer model, States states);
+  net::Awaitable<Result<RunId>> make_run(NewRun begun);
   net::Awaitable<Status> activate(store::RunRow row, Latest latest);
   net::Awaitable<Status> give_up_start(RunId run, std::string reason);
 

@@ -68,12 +68,7 @@ class CoordinatorRole final : public Node, private coordinator::RunObserver {
   net::Awaitable<void> lift_quarantine(SiteId site);  // tampered
   net::Awaitable<void> attend(RunId run);             // somebody sees that the run is paused
   net::Awaitable<void> attend_end();                  // somebody continues the run that has ended
-  struct Continuation {
-    store::RunRow row;
-    Buffer model;
-    coordinator::States states;
-  };
-  Result<Continuation> continuation_of(const store::RunRow& before) const;
+  Result<coordinator::NewRun> continuation_of(const store::RunRow& before) const;
   net::Awaitable<Status> continue_run();
   net::Awaitable<void> prune_journal();
   // coordinator_certificates.cc

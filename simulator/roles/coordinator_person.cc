@@ -119,21 +119,19 @@ net::Awaitable<Status> CoordinatorRole::continue_run() {
     cast_.checks().run_status(round::run_status_name(before.status), before.reason);  // nobody told before a crash
     co_return Status{};
   }
-  Result<Continuation> next = co_await runtime().pool.run([&] { return continuation_of(before); });
-  if (!next.ok() && next.error().code == Code::kInvalidArgument) {  // whatever the disk does
-    world().violate("warm_start", "a run cannot be continued: " + next.error().message);
+  const Result<RunId> started = co_await root_->runs().start([&] { return continuation_of(before); });
+  if (started.ok()) co_return Status{};
+  if (started.error().code == Code::kInvalidArgument) {  // whatever the disk does
+    world().violate("warm_start", "a run cannot be continued: " + started.error().message);
   }
-  if (!next.ok()) co_return next.error();
-  const Result<RunId> started =
-      co_await root_->runs().start(next->row, Buffer::copy_of(next->model.span()), std::move(next->states));
-  co_return started.ok() ? Status{} : Status{started.error()};
+  co_return started.error();
 }
 
 // As the admin API makes it. Blocking.
-Result<CoordinatorRole::Continuation> CoordinatorRole::continuation_of(const store::RunRow& before) const {
+Result<coordinator::NewRun> CoordinatorRole::continuation_of(const store::RunRow& before) const {
   FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, journal_->last_commit(before.id));
   const ModelVersion version(last ? last->record.round.value() : 0);
-  Continuation next{before, {}, {}};
+  coordinator::NewRun next{before, {}, {}};
   next.row.id = RunId();
   next.row.continues = before.id;
   next.row.initial_model = last ? last->master : before.initial_model;

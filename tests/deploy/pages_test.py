@@ -161,13 +161,13 @@ class Day(Walk):
         (machine.home / "plan2.toml").write_text(PLAN)
         machine.type(page.take("fluvial run start plan2.toml --continue 3"))
         machine.type("fluvial rounds watch --run 4")
-        machine.type(page.take("fluvial model export"))
+        machine.type(page.take("fluvial run start plan2.toml --round"))
         machine.type("fluvial rounds watch --run 5")
         self.label(page)
         machine.type(page.take("fluvial run export 3").replace("--from 1001", "--from 11"))
         assert len((machine.home / "run-3.jsonl").read_text().splitlines()) == 20
         runs = {each["id"]: (each["status"], each["continues"]) for each in self.ask("run list")["runs"]}
-        assert runs[4] == ("done", 3) and runs[5] == ("done", 0), runs
+        assert runs[4] == ("done", 3) and runs[5] == ("done", 3), runs
 
     def change(self, page):
         """Pauses, resumes and stops a run that would not end by itself."""

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <boost/json.hpp>
+#include <future>
 #include <span>
 
 #include "coordinator/model/passes.h"
@@ -14,16 +15,17 @@ namespace {
 
 namespace json = boost::json;
 
-// Run 1 is over, after one round of two passes.
+// Run 1 is over, after one round of two passes; or it is not, and nothing is taken up yet.
 class ContinuedRunsTest : public ApiTest {
  protected:
-  ContinuedRunsTest() : ApiTest({add_runs}) {
+  explicit ContinuedRunsTest(bool begins = true) : ApiTest({add_runs}) {
     row_.plan = plan("powersgd:rank=2");
     row_.schema = *round::Schema::make({{"w", round::DType::kF32, {30, 40}}});
     row_.initial_model = digest_;
     row_.id = journal_->create_run(row_).value();
     EXPECT_TRUE(models_->put({row_.id, ModelVersion(0)}, row_.schema, bytes(), digest_, {}).ok());
     commit();
+    if (!begins) return;
     EXPECT_TRUE(journal_->set_run_status(row_.id, store::RunStatus::kStopped, "").ok());
     begin();
   }
@@ -36,27 +38,29 @@ class ContinuedRunsTest : public ApiTest {
     return plan;
   }
   ByteSpan bytes() const { return std::as_bytes(std::span(values_)); }
-  void commit() {
+  void commit(std::uint64_t round = 1) {
     const auto codec = kernels::make_codec(kernels::parse_codec(row_.plan.codec).value()).value();
     const aggregate::Shapes shapes(row_.schema, row_.plan.chunk_values);
     left_ = Buffer(codec->state_bytes(shapes.schema()));
     std::ranges::fill(left_.span(), std::byte{0});
     const std::vector<float> q(codec->pass_layout(shapes.schema(), 1).value_count, 0.5F);
     ASSERT_TRUE(codec->settle(shapes.schema(), {.run = row_.plan.seed, .round = 1}, q, left_.span()).ok());
-    ASSERT_TRUE(journal_->open_attempt({row_.id, RoundId(1), AttemptId(1), Epoch(1), {}, 30, {}}).ok());
+    ASSERT_TRUE(journal_->open_attempt({row_.id, RoundId(round), AttemptId(1), Epoch(1), {}, 30, {}}).ok());
     store::CommitRow row;
     row.record.run = row_.id;
-    row.record.round = RoundId(1);
+    row.record.round = RoundId(round);
     row.record.attempt = AttemptId(1);
     row.record.model.digest = row.master = digest_;
     row.record.codec_state = round::VectorRef{sha256(left_.span()), left_.size()};
-    row.optimizer = models_->put({row_.id, ModelVersion(1)}, row_.schema, bytes(), digest_, {}, left_.span()).value();
+    row.optimizer =
+        models_->put({row_.id, ModelVersion(round)}, row_.schema, bytes(), digest_, {}, left_.span()).value();
     ASSERT_TRUE(journal_->commit(row).ok());
   }
-  // The run's answer, or what is wrong.
   json::object start(const round::Plan& plan, RunId continues, const std::string& model = "") {
-    const json::object run{
-        {"plan", json::parse(store::plan_to_json(plan))}, {"model", model}, {"continue", continues.value()}};
+    return start(plan, {{"model", model}, {"continue", continues.value()}});
+  }
+  json::object start(const round::Plan& plan, json::object run) {
+    run["plan"] = json::parse(store::plan_to_json(plan));
     const net::HttpResponse response = ask("POST", "/v1/runs", json::serialize(run));
     EXPECT_EQ(response.status, 200) << response.body;
     return json::parse(response.body).as_object();
@@ -94,6 +98,42 @@ TEST_F(ContinuedRunsTest, AnotherCodecHasNone) {
   start(plan("int8"), row_.id);
   EXPECT_EQ(journal_->run(RunId(2))->codec_state, std::nullopt);
   EXPECT_FALSE(root_->runs().active()->machine.pass().has_value());
+}
+
+// The start waits until the journal's runs are taken up; the last round of the run before is committed meanwhile.
+class StartedBeforeTakeUp : public ContinuedRunsTest {
+ protected:
+  StartedBeforeTakeUp() : ContinuedRunsTest(false) {}
+};
+
+TEST_F(StartedBeforeTakeUp, ARunBeginsWithTheLastRoundThatIsThereWhenItBegins) {
+  std::future<json::object> answer =
+      std::async(std::launch::async, [this] { return start(plan("int8"), {{"continue", 1}}); });
+  for (int i = 0; i < 100; ++i) {  // whatever the start did at once is done
+    ASSERT_TRUE(test_.run(runtime_.pool.run([] { return Status{}; })).ok());
+  }
+  commit(2);
+  ASSERT_TRUE(journal_->set_run_status(row_.id, store::RunStatus::kDone, "").ok());
+  begin();
+  EXPECT_EQ(answer.get().at("round"), 2);
+}
+
+TEST_F(ContinuedRunsTest, TheStateIsThatOfTheRoundThatTheRunGoesBackTo) {
+  const round::Plan next = plan("powersgd:rank=2");
+  EXPECT_EQ(start(next, {{"continue", 1}, {"round", 0}}).at("round"), 0);
+  EXPECT_EQ(begun_with(), std::nullopt) << "before the first round there is none";
+  ASSERT_TRUE(test_.run(root_->runs().stop_run(RunId(2), "by hand")).ok());
+  EXPECT_EQ(start(next, {{"continue", 1}, {"round", "1"}}).at("round"), 1);
+  EXPECT_NE(begun_with(), std::nullopt);
+}
+
+// An evaluation's, say: what sites hold back for the run of the model stays theirs.
+TEST_F(ContinuedRunsTest, ARunMayBeginWithTheModelOfAnotherAndNotContinueIt) {
+  EXPECT_EQ(start(plan("powersgd:rank=2"), {{"model_of", 1}}).at("round"), 1) << "the last one";
+  EXPECT_EQ(begun_with(), std::nullopt);
+  const store::RunRow row = journal_->run(RunId(2)).value();
+  EXPECT_EQ(row.continues, RunId(0));
+  EXPECT_EQ(row.initial_model, digest_);
 }
 
 TEST_F(ContinuedRunsTest, WithAModelOfItsOwnARunBeginsAsEver) {

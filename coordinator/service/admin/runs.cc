@@ -98,32 +98,74 @@ std::uint64_t sites_enrolled(const Federation& book) {
   }));
 }
 
-// The file that the run begins with, if it begins with one; one that was sent is to be removed afterwards.
-struct InitialModel {
+// What a run begins with: a file, or the model of another run; one that was sent is to be removed afterwards.
+struct Source {
   std::string path;
   bool was_sent = false;
+  RunId run;                     // 0: of none
+  bool continues = false;        // that run, or begins with its model alone
+  std::string round;             // of that run, as ModelKeeper::find() takes it; empty: with `path`
+  bool keeps_optimizer = false;  // and goes on with the state that the optimizer had after that round
 };
-Result<InitialModel> initial_model(Context* admin, const Call& call) {
-  FLUVIAL_ASSIGN(const json::object object, parse_object(call.request.body));
-  FLUVIAL_ASSIGN(const std::string path, text_of(object, "model", ""));
-  FLUVIAL_ASSIGN(const std::string upload, text_of(object, "upload", ""));
-  if (upload.empty() && (path.empty() || !call.caller.person)) return InitialModel{path};
-  if (!path.empty()) {
-    return Error{Code::kInvalidArgument,
-                 "model: over the network the coordinator opens no file of its machine: send yours (POST /v1/uploads)"};
-  }
-  FLUVIAL_ASSIGN(const std::string sent, admin->uploads.take(owner_of(call), upload));
-  return InitialModel{sent, true};
+
+// A number, or a text.
+Result<std::string> round_in(const json::object& request) {
+  const json::value* value = request.if_contains("round");
+  if (value != nullptr && value->is_number()) return json::serialize(*value);
+  return text_of(request, "round", "");
 }
 
-// The state of the server optimizer at the end of a run, for one that continues it with this plan. On the pool.
-Result<std::vector<float>> optimizer_state_of(Context* admin, const store::RunRow& before, const store::RunRow& row) {
+Result<Source> source_of(Context* admin, const Call& call, const json::object& request) {
+  Source source;
+  FLUVIAL_ASSIGN(const std::uint64_t continues, number_of(request, "continue", 0));
+  FLUVIAL_ASSIGN(const std::uint64_t model_of, number_of(request, "model_of", 0));
+  FLUVIAL_ASSIGN(source.round, round_in(request));
+  FLUVIAL_ASSIGN(source.keeps_optimizer, truth_of(request, "keep_optimizer", false));
+  FLUVIAL_ASSIGN(source.path, text_of(request, "model", ""));
+  FLUVIAL_ASSIGN(const std::string upload, text_of(request, "upload", ""));
+  source.continues = continues != 0;
+  source.run = RunId(source.continues ? continues : model_of);
+  const bool has_model = !source.path.empty() || !upload.empty();
+  const auto wrong = [](const char* what) { return Error{Code::kInvalidArgument, what}; };
+  if (model_of != 0 && (source.continues || has_model)) {
+    return wrong("model_of: expected without a run to continue, and without another model");
+  }
+  if (!source.round.empty() && (source.run == RunId() || has_model)) {
+    return wrong("round: expected with the run whose round it is, and without another model");
+  }
+  if (source.keeps_optimizer && (!source.continues || has_model)) {
+    return wrong("keep_optimizer: expected with the run to continue, and without another model (with round: of that)");
+  }
+  if (source.round.empty() && !has_model) source.round = "latest";
+  if (upload.empty() && (source.path.empty() || !call.caller.person)) return source;
+  if (!source.path.empty()) {
+    return wrong("model: over the network the coordinator opens no file of its machine: send yours (POST /v1/uploads)");
+  }
+  FLUVIAL_ASSIGN(source.path, admin->uploads.take(owner_of(call), upload));
+  source.was_sent = true;
+  return source;
+}
+
+// A run that another begins with, as it was after a round.
+struct Before {
+  store::RunRow row;
+  RoundId round;
+  std::optional<store::CommitRow> commit = {};  // none: round 0, or one that only its label has kept from being pruned
+
+  std::string states() const {  // where they are
+    return commit ? commit->optimizer
+                  : store::ModelStore::name_of({row.id, ModelVersion(round.value())}, store::ModelFile::kOptimizer);
+  }
+};
+
+// The state of the server optimizer, for a run that goes on with it by this plan. On the pool.
+Result<std::vector<float>> optimizer_state_of(Context* admin, const Before& before, const store::RunRow& row) {
   const round::Plan& plan = row.plan;
   const auto no = [&](const std::string& why) {
     return Error{Code::kFailedPrecondition,
-                 "the optimizer's state of run " + std::to_string(before.id.value()) + " cannot be kept: " + why};
+                 "the optimizer's state of run " + std::to_string(before.row.id.value()) + " cannot be kept: " + why};
   };
-  const std::string own(round::optimizer_name(before.plan.optimizer.kind));
+  const std::string own(round::optimizer_name(before.row.plan.optimizer.kind));
   const std::string next(round::optimizer_name(plan.optimizer.kind));
   if (own != next) return no("it is that of " + own + ", and the plan's optimizer is " + next);
   const std::size_t vectors = aggregate::state_vectors(plan.optimizer);
@@ -135,35 +177,25 @@ Result<std::vector<float>> optimizer_state_of(Context* admin, const store::RunRo
         "onebit_adam goes on behind a warm-up that is over, with codec onebit_adam:freeze=0, and the same block and "
         "chunk_values");
   }
-  FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, admin->journal.last_commit(before.id));
-  if (!last && !before.keeps_optimizer) return no("no round of it is committed");
-  const std::string reference =
-      last ? last->optimizer : store::ModelStore::name_of({before.id, ModelVersion(0)}, store::ModelFile::kOptimizer);
-  return admin->models.load_optimizer(reference, vectors * before.schema.value_count());
+  if (before.round == RoundId(0) && !before.row.keeps_optimizer) return no("no round of it is committed at round 0");
+  return admin->models.load_optimizer(before.states(), vectors * before.row.schema.value_count());
 }
-
-struct Prepared {
-  store::RunRow row;
-  Buffer model;
-  States states;
-};
 
 // Of two runs with models of one schema: the state that the codec begins with, as far as it has one that is alike at
 // all sites and is that of the run before. Any other codec, or rank, begins as before a first round. On the pool.
-Status continue_codec(Context* admin, const store::RunRow& before, const std::optional<store::CommitRow>& last,
-                      Prepared& made) {
-  const std::optional<round::VectorRef>& left = last ? last->record.codec_state : before.codec_state;
+Status continue_codec(Context* admin, const Before& before, NewRun& made) {
+  const std::optional<round::VectorRef> left = before.commit                ? before.commit->record.codec_state
+                                               : before.round == RoundId(0) ? before.row.codec_state
+                                                                            : std::nullopt;
   if (!left) return {};
-  FLUVIAL_ASSIGN(const kernels::CodecSpec own, kernels::parse_codec(before.plan.codec));
+  FLUVIAL_ASSIGN(const kernels::CodecSpec own, kernels::parse_codec(before.row.plan.codec));
   FLUVIAL_ASSIGN(const kernels::CodecSpec spec, kernels::parse_codec(made.row.plan.codec));
   if (!goes_on_from(own, spec)) return {};
   const bool by_chunks = spec.kind == kernels::CodecKind::kOnebitAdam;  // as its momentum goes down
-  if (by_chunks && before.plan.chunk_values != made.row.plan.chunk_values) return {};
-  const std::string reference =
-      last ? last->optimizer : store::ModelStore::name_of({before.id, ModelVersion(0)}, store::ModelFile::kOptimizer);
-  FLUVIAL_ASSIGN(const Buffer state, admin->models.load_codec_state(reference, left->digest));
+  if (by_chunks && before.row.plan.chunk_values != made.row.plan.chunk_values) return {};
+  FLUVIAL_ASSIGN(const Buffer state, admin->models.load_codec_state(before.states(), left->digest));
   FLUVIAL_ASSIGN(const std::unique_ptr<kernels::Codec> codec, kernels::make_codec(spec));
-  FLUVIAL_ASSIGN(NamedVector begins, continued_state(*codec, before.schema, made.row.plan, state.span()));
+  FLUVIAL_ASSIGN(NamedVector begins, continued_state(*codec, before.row.schema, made.row.plan, state.span()));
   made.row.codec_state = begins.ref;
   made.states.codec = std::move(begins.bytes);
   return {};
@@ -175,26 +207,30 @@ Result<aggregate::Down> checked_down(const round::Plan& plan) {
   return Error{down.error().code, "down = " + down.error().message};
 }
 
-// What a run begins with, as far as it comes from another one; `model` is its own, if it has one. On the pool.
-Status continue_run(Context* admin, const json::object& request, Prepared& made, std::optional<store::Model>& model) {
-  FLUVIAL_ASSIGN(const std::uint64_t continues, number_of(request, "continue", 0));
-  FLUVIAL_ASSIGN(const bool keeps, truth_of(request, "keep_optimizer", false));
-  if (keeps && (continues == 0 || model)) {
-    return Error{Code::kInvalidArgument,
-                 "keep_optimizer: expected with the run to continue, and without a model of another round"};
+// What a run begins with, as far as it comes from another one; `model` is its own, if it has one. Gives the round of
+// the other. On the pool.
+Result<RoundId> begin_from(Context* admin, const Source& source, NewRun& made, std::optional<store::Model>& model) {
+  Before before;
+  FLUVIAL_ASSIGN(before.row, admin->journal.run(source.run));
+  if (source.continues) made.row.continues = source.run;
+  if (model) {
+    FLUVIAL_TRY(round::check_same_schema(before.row.schema, model->schema));
+    return RoundId(0);
   }
-  if (continues == 0) return {};
-  FLUVIAL_ASSIGN(const store::RunRow before, admin->journal.run(RunId(continues)));
-  made.row.continues = RunId(continues);
-  if (model) return round::check_same_schema(before.schema, model->schema);
-  FLUVIAL_ASSIGN(const std::optional<store::CommitRow> last, admin->journal.last_commit(before.id));
-  const ModelVersion version(last ? last->record.round.value() : 0);
-  FLUVIAL_ASSIGN(model, admin->models.load({before.id, version}, last ? last->master : before.initial_model));
-  FLUVIAL_TRY(continue_codec(admin, before, last, made));
-  if (!keeps) return {};
+  FLUVIAL_ASSIGN(const ModelKeeper::Kept kept, admin->root.runs().steps().keeper().find(source.run, source.round));
+  FLUVIAL_ASSIGN(model, admin->models.load({source.run, ModelVersion(kept.round.value())}, kept.digest));
+  before.round = kept.round;
+  if (!source.continues) return kept.round;
+  if (kept.round != RoundId(0)) {
+    Result<store::CommitRow> commit = admin->journal.commit_of(source.run, kept.round);
+    if (commit.ok()) before.commit = std::move(*commit);
+    if (!commit.ok() && commit.error().code != Code::kNotFound) return commit.error();
+  }
+  FLUVIAL_TRY(continue_codec(admin, before, made));
+  if (!source.keeps_optimizer) return kept.round;
   FLUVIAL_ASSIGN(made.states.optimizer, optimizer_state_of(admin, before, made.row));
   made.row.keeps_optimizer = true;
-  return {};
+  return kept.round;
 }
 
 // A variance that stays as it is has to come from somewhere.
@@ -207,62 +243,89 @@ Status check_warm_up(const store::RunRow& row) {
                                            "keep_optimizer"};
 }
 
-net::Awaitable<Reply> start(Context* admin, Call call) {
-  const Result<InitialModel> initial = initial_model(admin, call);
-  if (!initial.ok()) co_return initial.error();
-  const std::uint64_t enrolled = sites_enrolled(admin->book());
-  Result<Prepared> prepared = co_await admin->runtime.pool.run([&]() -> Result<Prepared> {
-    FLUVIAL_ASSIGN(const json::object object, parse_object(call.request.body));
-    if (!object.contains("plan")) return Error{Code::kInvalidArgument, "plan: expected a plan"};
-    Prepared made;
-    FLUVIAL_ASSIGN(made.row.plan, store::plan_from_json(json::serialize(object.at("plan"))));
-    FLUVIAL_ASSIGN(made.row.plan.codec,
-                   aggregate::check_plan_codec(made.row.plan.codec));  // one text for one codec, everywhere
-    FLUVIAL_TRY(aggregate::check_codec_fits(made.row.plan));           // and the model, once it is read
-    FLUVIAL_ASSIGN(const aggregate::Down down, checked_down(made.row.plan));
-    made.row.plan.down = aggregate::to_string(down);
-    if (!object.at("plan").as_object().contains("participants.min")) {
-      made.row.plan.participants_min = round::participants_min_for(enrolled, made.row.plan.quorum);
-    }
-    std::optional<store::Model> model;
-    if (!initial->path.empty()) {
-      FLUVIAL_ASSIGN(model, store::read_model(admin->runtime.files, initial->path));
-      FLUVIAL_TRY(store::check_header_fits(model->schema));
-    }
-    FLUVIAL_TRY(continue_run(admin, object, made, model));
-    FLUVIAL_TRY(check_warm_up(made.row));
-    if (!model) return Error{Code::kInvalidArgument, "model: expected a safetensors file, or a run to continue"};
-    FLUVIAL_TRY(aggregate::check_codec_fits(made.row.plan, model->schema));
-    made.row.schema = model->schema;
-    made.row.initial_model = store::model_digest(model->bytes.span());
-    made.model = std::move(model->bytes);
-    return made;
-  });
-  if (initial->was_sent) {
-    const Status removed = co_await admin->runtime.pool.run([&] { return admin->runtime.files.remove(initial->path); });
-    if (!removed.ok()) {
-      admin->runtime.log.warn("a model that was sent could not be removed; the next start does",
-                              {{"path", initial->path}, {"reason", removed.error().to_string()}});
-    }
+Result<round::Plan> plan_in(const json::object& request, std::uint64_t enrolled) {
+  if (!request.contains("plan")) return Error{Code::kInvalidArgument, "plan: expected a plan"};
+  FLUVIAL_ASSIGN(round::Plan plan, store::plan_from_json(json::serialize(request.at("plan"))));
+  FLUVIAL_ASSIGN(plan.codec, aggregate::check_plan_codec(plan.codec));  // one text for one codec, everywhere
+  FLUVIAL_TRY(aggregate::check_codec_fits(plan));                       // and the model, once it is read
+  FLUVIAL_ASSIGN(const aggregate::Down down, checked_down(plan));
+  plan.down = aggregate::to_string(down);
+  if (!request.at("plan").as_object().contains("participants.min")) {
+    plan.participants_min = round::participants_min_for(enrolled, plan.quorum);
   }
-  if (!prepared.ok()) co_return prepared.error();
-  const store::RunRow& row = prepared->row;
-  std::string plan =
-      "plan " + row.plan.name + ", sha256 " + to_hex(sha256(as_byte_span(store::plan_to_json(row.plan))));
-  if (row.keeps_optimizer) plan += ", with the optimizer's state of run " + std::to_string(row.continues.value());
-  if (row.codec_state) plan += ", with the codec's state of run " + std::to_string(row.continues.value());
-  json::array notes;
-  for (const std::string& note : aggregate::plan_notes(row.plan)) notes.emplace_back(note);
-  for (const std::string& note : aggregate::model_notes(row.plan, row.schema)) notes.emplace_back(note);
-  const Result<RunId> run = co_await admin->root.runs().start(std::move(prepared->row), std::move(prepared->model),
-                                                              std::move(prepared->states));
+  return plan;
+}
+
+// On the pool.
+Status remove_sent(Context* admin, Source& source) {
+  if (!std::exchange(source.was_sent, false)) return {};
+  const Status removed = admin->runtime.files.remove(source.path);
+  if (removed.ok()) return {};
+  admin->runtime.log.warn("a model that was sent could not be removed; the next start of the coordinator does",
+                          {{"path", source.path}, {"reason", removed.error().to_string()}});
+  return {};
+}
+
+// What is said of a run that began.
+struct Begun {
+  RoundId round;  // of the run that its model is of
+  std::string detail;
+  json::array notes = {};
+};
+
+// On the pool, while no run is active.
+Result<NewRun> prepare(Context* admin, Source& source, const round::Plan& plan, Begun& begun) {
+  NewRun made{.row = {.plan = plan}, .model = {}};
+  std::optional<store::Model> model;
+  if (!source.path.empty()) {
+    Result<store::Model> read = store::read_model(admin->runtime.files, source.path);
+    FLUVIAL_TRY(remove_sent(admin, source));
+    if (!read.ok()) return read.error();
+    FLUVIAL_TRY(store::check_header_fits(read->schema));
+    model = std::move(*read);
+  }
+  if (source.run != RunId()) {
+    FLUVIAL_ASSIGN(begun.round, begin_from(admin, source, made, model));
+  }
+  FLUVIAL_TRY(check_warm_up(made.row));
+  if (!model) return Error{Code::kInvalidArgument, "model: expected a safetensors file, or a run to continue"};
+  FLUVIAL_TRY(aggregate::check_codec_fits(plan, model->schema));
+  made.row.schema = model->schema;
+  made.row.initial_model = store::model_digest(model->bytes.span());
+  made.model = std::move(model->bytes);
+  const std::string of_run = " of run " + std::to_string(source.run.value());
+  begun.detail = "plan " + plan.name + ", sha256 " + to_hex(sha256(as_byte_span(store::plan_to_json(plan))));
+  if (source.path.empty()) begun.detail += ", from round " + std::to_string(begun.round.value()) + of_run;
+  if (made.row.keeps_optimizer) begun.detail += ", with the optimizer's state" + of_run;
+  if (made.row.codec_state) begun.detail += ", with the codec's state" + of_run;
+  for (const std::string& note : aggregate::plan_notes(plan)) begun.notes.emplace_back(note);
+  for (const std::string& note : aggregate::model_notes(plan, made.row.schema)) begun.notes.emplace_back(note);
+  return made;
+}
+
+net::Awaitable<Reply> start(Context* admin, Call call) {
+  const Result<json::object> request = parse_object(call.request.body);
+  if (!request.ok()) co_return request.error();
+  Result<Source> source = source_of(admin, call, *request);
+  if (!source.ok()) co_return source.error();
+  const std::uint64_t enrolled = sites_enrolled(admin->book());
+  Begun begun;
+  Result<round::Plan> plan = co_await admin->runtime.pool.run([&] { return plan_in(*request, enrolled); });
+  Result<RunId> run = Error{Code::kInternal, "the run was not begun"};
+  if (plan.ok()) run = co_await admin->root.runs().start([&] { return prepare(admin, *source, *plan, begun); });
+  if (source->was_sent) {  // nobody has read it
+    const Status removed = co_await admin->runtime.pool.run([&] { return remove_sent(admin, *source); });
+    if (!removed.ok()) co_return removed.error();
+  }
+  if (!plan.ok()) co_return plan.error();
   if (!run.ok()) co_return run.error();
   store::AuditEntry entry = call.entry(store::AuditKind::kRunStarted);
   entry.run = *run;
-  entry.detail = std::move(plan);
+  entry.detail = std::move(begun.detail);
   const Status recorded = co_await admin->record(std::move(entry));
   if (!recorded.ok()) co_return recorded.error();
-  co_return json::serialize(json::object{{"run", run->value()}, {"notes", std::move(notes)}});
+  co_return json::serialize(
+      json::object{{"run", run->value()}, {"round", begun.round.value()}, {"notes", std::move(begun.notes)}});
 }
 
 // With `reason` in the body, which may be empty altogether.

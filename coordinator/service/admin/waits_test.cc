@@ -58,7 +58,7 @@ class WaitsTest : public ApiTest {
     if (change) change(row.plan);
     row.schema = small_schema();
     row.initial_model = store::model_digest(small_model().span());
-    return test_.run(root_->runs().start(std::move(row), small_model())).value();
+    return test_.run(root_->runs().start([row] { return Result<NewRun>(NewRun{row, small_model()}); })).value();
   }
   // Two sites, and a run of them.
   void run_of_two(const std::function<void(round::Plan&)>& change = {}) {

@@ -137,12 +137,11 @@ class Admin:
     def download(self, path: str, run: RunId = "latest", round: Union[int, str] = "latest") -> str:
         """Writes a committed model to `path`, whole or not at all, readable by its user alone, and returns the path."""
         number = self.number(run)
-        if round == "latest":
-            round = self._get(f"/v1/runs/{number}")["committed"]
         there = self._get(f"/v1/models/{number}/{round}")
         temporary = f"{path}.tmp"
         with files.made_anew(temporary, 0o600) as out:
-            for part in self._model_parts(there["path"], f"/v1/models/{number}/{round}/read"):
+            # By its number: "latest", "best" and a label may be another round's before the last part is here.
+            for part in self._model_parts(there["path"], f"/v1/models/{number}/{there['round']}/read"):
                 out.write(part)
         os.replace(temporary, path)
         return path
@@ -168,6 +167,7 @@ class Admin:
         *,
         only: Only = None,
         continues: Optional[RunId] = None,
+        round: Union[None, int, str] = None,
         keep_optimizer: bool = False,
     ) -> StartedRun:
         """Starts a run as a plan says, from a model or from another run's; gives its number, with `name` and `notes`.
@@ -176,13 +176,14 @@ class Admin:
         another run's plan is one: {**federation.run("digits")["plan"], "name": "again", "optimizer.learning_rate": 0.5}.
         model: a module, a state dict, a mapping of arrays, or the path of a model file or an .npz; by default the file that the
         plan names. It is sent to the coordinator, which opens no file of yours. only: some of its tensors.
-        continues: a run whose last model is taken, or whose schema `model` has. keep_optimizer: with the state of its server
-        optimizer.
+        continues: a run whose last model is taken, or whose schema `model` has. round: the model of that round in place of the
+        last one, if it is kept (the plan's models_kept): a number, "best" or a label. keep_optimizer: with the state that its
+        server optimizer had after that round.
 
         UserWarning: what the coordinator notes of a plan that may learn badly. CoordinatorRefused: the plan is wrong, with the
         line and key; or another run is active.
         """
-        started = self._start(plan, model, only, continues, keep_optimizer)
+        started = self._start(plan, model, only, continues, round, keep_optimizer)
         for note in started.notes:
             warnings.warn(note, stacklevel=2)
         return started
@@ -283,11 +284,9 @@ class Admin:
         """
         number = self.number(run)
         about = self.run(number)
-        if round == "latest":
-            round = about["committed"]
-        model = self._get(f"/v1/models/{number}/{round}")["path"]
         plan = _evaluation_plan(about["plan"], f"{about['name']}-evaluation")
-        started = self._begin({"plan": plan, **self._as_start(number, round, model)})["run"]
+        begun = self._begin({"plan": plan, "model_of": number, "round": round})
+        started = begun["run"]
         try:
             self.wait(started, timeout_s=timeout_s, check=check)
         except BaseException as error:  # Ctrl-C, too: while this run is active, no other one starts
@@ -296,7 +295,7 @@ class Admin:
             raise
         (made,) = self.rounds(started)
         sites = {site["site"]: {"weight": site["weight"], "metrics": site["metrics"]} for site in _by_site([made])}
-        return {"round": round, "metrics": made["metrics"], "sites": sites}
+        return {"round": begun["round"], "metrics": made["metrics"], "sites": sites}
 
     # ---- requests --------------------------------------------------------------------------------------------------
 
@@ -319,18 +318,21 @@ class Admin:
     def _command(self, run: RunId, verb: str, reason: str) -> None:
         self._post(f"/v1/runs/{self.number(run)}/{verb}", {"reason": reason} if reason else None)
 
-    def _as_start(self, run: int, round: Union[int, str], path: str) -> Dict[str, str]:
-        """A kept model as what another run begins with: its file there, or over the network a copy on its way back."""
-        if not self._is_remote:
-            return {"model": path}
-        return {"upload": self._upload(self._model_parts(path, f"/v1/models/{run}/{round}/read"))}
-
     def _start(
-        self, plan: Plan, model: Any, only: Only, continues: Optional[RunId], keep_optimizer: bool, sends: bool = True
+        self,
+        plan: Plan,
+        model: Any,
+        only: Only,
+        continues: Optional[RunId],
+        round: Union[None, int, str],
+        keep_optimizer: bool,
+        sends: bool = True,
     ) -> StartedRun:
         """sends: the model is sent; else the coordinator sees the files that are here."""
         checked = self.check_plan(plan)
         request: Dict[str, Any] = {"plan": checked["plan"]}
+        if round is not None:
+            request["round"] = round
         if continues is not None:
             request.update({"continue": self.number(continues), "keep_optimizer": keep_optimizer})
         elif model is None:

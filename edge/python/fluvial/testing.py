@@ -225,6 +225,7 @@ class LocalFederation(contextlib.AbstractContextManager):
         *,
         only: Only = None,
         continues: Optional[RunId] = None,
+        round: Union[None, int, str] = None,
         keep_optimizer: bool = False,
         rounds: int = 1,
         codec: str = "fp32",
@@ -238,8 +239,8 @@ class LocalFederation(contextlib.AbstractContextManager):
         """Starts a run from `model` (a module, a state dict, a mapping of arrays, a file), or of `only` some of its tensors.
 
         Returns the run's number, as Admin.start_run, which has a whole plan in place of these. continues: a run of
-        this federation, in place of a model: from its last model, with `keep_optimizer` also from the state of its
-        server optimizer.
+        this federation, in place of a model: from its last model, or that of `round` (a number, "best" or a label); with
+        `keep_optimizer` also from the state that its server optimizer had after that round.
 
         `codec` is how updates travel, `down` how the model does: "delta:int8" sends its difference from the one before.
 
@@ -271,7 +272,7 @@ class LocalFederation(contextlib.AbstractContextManager):
             else:
                 asked[key] = value
         try:
-            started = self.admin._start(asked, model, only, continues, keep_optimizer, sends=False)
+            started = self.admin._start(asked, model, only, continues, round, keep_optimizer, sends=False)
         except CoordinatorRefused as error:
             raise FederationFailed(f"the run was not started: {error}") from error
         self._newest = int(started)
