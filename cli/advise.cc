@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "core/aggregate/down.h"
 #include "core/aggregate/plan_codec.h"
 #include "core/aggregate/plan_forms.h"
+#include "core/aggregate/server_optimizer.h"
 #include "core/aggregate/shapes.h"
 #include "core/config/plan_file.h"
 #include "core/config/settings.h"
@@ -38,6 +40,7 @@ constexpr double kSiteFormSecondsAValue = 0.6e-9;
 constexpr double kRoundTrips = 3;      // open, upload, commit
 constexpr double kPassRoundTrips = 2;  // upload, mean
 constexpr double kEnough = 0.8;        // of a round spent training: more steps gain little speed
+constexpr double kNear = 0.9;          // of the greatest share
 
 // From the mildest on; the first three cost no accuracy in docs/operations/codecs.md.
 constexpr std::array kCandidates = {"fp32", "bf16", "int8", "int4", "topk:ratio=0.05", "topk:ratio=0.01"};
@@ -116,8 +119,10 @@ Result<std::vector<Forms>> candidates_of(const AdviceQuestion& question) {
   return candidates;
 }
 
-bool is_mild(const Forms& forms) {
-  return std::find(kCandidates.begin(), kCandidates.begin() + kMild, forms.codec) != kCandidates.begin() + kMild;
+// 0: costs no accuracy; then the harsher, the more it costs.
+std::size_t severity(const Forms& forms) {
+  const auto place = std::find(kCandidates.begin(), kCandidates.end(), forms.codec) - kCandidates.begin();
+  return static_cast<std::size_t>(place) < kMild ? 0 : static_cast<std::size_t>(place);
 }
 
 AdvisedRound round_of(const AdviceQuestion& question, const Forms& forms, std::uint64_t steps) {
@@ -159,24 +164,69 @@ Result<std::vector<std::vector<AdvisedRound>>> rounds_by_steps(const AdviceQuest
 }
 
 // Which of `fitted`, the rounds of `candidates` with the local steps that each needs, and why. The mildest one that
-// needs the fewest steps; beyond the mild ones only where those need very many.
+// needs the fewest steps; a harsher codec only where the milder ones need very many. If training is most of no round:
+// the mildest that comes near the one in which it is most.
 std::pair<AdvisedRound, std::string> choose(const std::vector<Forms>& candidates,
                                             const std::vector<AdvisedRound>& fitted) {
+  std::vector<std::size_t> order(fitted.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::sort(order, {}, [&](std::size_t i) { return std::pair(severity(candidates[i]), i); });
   const AdvisedRound* best = nullptr;
-  for (std::size_t i = 0; i < fitted.size(); ++i) {
-    if (!is_mild(candidates[i])) continue;
-    if (best == nullptr || fitted[i].local_steps < best->local_steps) best = &fitted[i];
+  std::size_t cost = 0;  // of the best one
+  double most = 0;
+  for (const std::size_t i : order) {
+    most = std::max(most, fitted[i].training_share());
+    if (best != nullptr && best->local_steps <= kManySteps && severity(candidates[i]) > cost) break;
+    if (fitted[i].training_share() < kEnough) continue;
+    if (best != nullptr && fitted[i].local_steps >= best->local_steps) continue;
+    best = &fitted[i];
+    cost = severity(candidates[i]);
   }
-  if (best != nullptr && best->training_share() >= kEnough && best->local_steps <= kManySteps) {
+  if (best == nullptr) {
+    const auto near = [&](std::size_t i) { return fitted[i].training_share() >= kNear * most; };
+    return {
+        fitted[*std::ranges::find_if(order, near)],
+        fmt::format("the lines are too thin for this model: with no codec is {:.0f} % of a round training within {} "
+                    "local steps; this is the mildest of those that come near the best, and costs accuracy",
+                    kEnough * 100, std::max(kSteps.back(), fitted.front().local_steps))};
+  }
+  const bool is_short = best->local_steps <= kManySteps;
+  if (cost == 0 && is_short) {
     return {*best,
             fmt::format("the mildest forms and the fewest local steps with which {:.0f} % of a round is training",
                         kEnough * 100)};
   }
-  return {*std::min_element(fitted.begin(), fitted.end(),
-                            [](const AdvisedRound& a, const AdvisedRound& b) {
-                              return std::pair(a.local_steps, a.round_s()) < std::pair(b.local_steps, b.round_s());
-                            }),
-          "the lines are thin for this model: a codec that costs some accuracy, and many local steps; measure both"};
+  return {*best,
+          fmt::format("the lines are thin for this model:{}{}{}; no milder codec needs as few steps. Measure the "
+                      "accuracy",
+                      cost == 0 ? "" : " a codec that costs some accuracy", cost == 0 || is_short ? "" : ", and",
+                      is_short ? "" : " many local steps")};
+}
+
+// Of a round that the plan has in the worker's script, not in a key of its own.
+std::string overlap_words(const AdviceQuestion& question, const AdvisedRound& chosen) {
+  const double rest_s = chosen.round_s() - chosen.train_s;
+  const auto steps = static_cast<std::uint64_t>(std::ceil(rest_s / std::max(question.step_s, 0.001)));
+  return fmt::format(
+      "with round.submit(..., overlap=True) sites train while models and updates travel: the round takes {} in place "
+      "of "
+      "{}, and with {} local steps or more the network costs nothing. An update then comes one round late",
+      format_seconds(chosen.overlapped_s()), format_seconds(chosen.round_s()), steps);
+}
+
+// docs/design/architecture.md, plan.md; a site's as docs/benchmarks.md has measured it.
+std::string memory_words(const AdviceQuestion& question, const AdvisedRound& chosen) {
+  constexpr double kOwn = 64e6, kStagingLeast = 32 << 20;
+  const auto values = static_cast<double>(question.values);
+  const double parent = 12 * values + std::max(8 * values, kStagingLeast) + kOwn;
+  const double form = chosen.down == "fp32" ? 0 : 16 * values;
+  const double state = 8 * static_cast<double>(question.optimizer_vectors) * values;
+  return fmt::format(
+      "up to {} at the coordinator ({} of it for the optimizer's state, {} for the model's form on its way down), {} "
+      "at "
+      "an aggregator, about {} at a site beside its workers",
+      format_bytes(parent + state + form), format_bytes(state), format_bytes(form), format_bytes(parent + form / 2),
+      format_bytes(20 * values + kOwn));
 }
 
 json::object to_json(const AdvisedRound& round) {
@@ -201,6 +251,7 @@ Result<AdviceQuestion> question_of(const AdviceOptions& options, store::FileSyst
   question.local_steps = file.plan.local_steps;
   question.chunk_values = file.plan.chunk_values;
   question.is_async = round::is_async(file.plan);
+  question.optimizer_vectors = aggregate::state_vectors(file.plan.optimizer);
   FLUVIAL_ASSIGN(question.up_bytes_per_s, parse_rate(options.up));
   FLUVIAL_ASSIGN(question.down_bytes_per_s, parse_rate(options.down));
   FLUVIAL_ASSIGN(const std::uint64_t rtt_ms, config::parse_milliseconds(options.rtt));
@@ -261,6 +312,8 @@ Result<Advice> advise(const AdviceQuestion& question) {
   } else {
     std::tie(advice.chosen, advice.why) = choose(candidates, fitted);
   }
+  advice.overlap = overlap_words(question, advice.chosen);
+  advice.memory = memory_words(question, advice.chosen);
   FLUVIAL_ASSIGN(advice.by_steps, rounds_by_steps(question, advice.chosen.down));
   return advice;
 }
@@ -305,7 +358,8 @@ int run_advise(const Io& io, const AdviceOptions& options, store::FileSystem& fi
            fmt::format("\na round, and how much of it is training, by local steps and codec, with down = \"{}\":\n\n",
                        advice->chosen.down) +
            steps_table(*advice, io.terminal()) +
-           fmt::format("\nchosen: {} (docs/operations/choose.md)\n", advice->why) +
+           fmt::format("\nchosen: {} (docs/operations/choose.md)\noverlap: {}\nmemory: {}\n", advice->why,
+                       advice->overlap, advice->memory) +
            (advice->note.empty() ? "" : advice->note + "\n"));
   if (options.json.empty()) return kDone;
   json::array others;
@@ -321,6 +375,8 @@ int run_advise(const Io& io, const AdviceOptions& options, store::FileSystem& fi
                                                                            {"by_steps", std::move(by_steps)},
                                                                            {"chosen", to_json(advice->chosen)},
                                                                            {"why", advice->why},
+                                                                           {"overlap", advice->overlap},
+                                                                           {"memory", advice->memory},
                                                                            {"note", advice->note}}));
   return written.ok() ? kDone : fail(io, "simulate --advise", written.error());
 }

@@ -3,6 +3,8 @@
 // (docs/operations/choose.md), not a simulation. Pure but for run_advise().
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,11 +22,12 @@ struct AdviceQuestion {
   double up_bytes_per_s = 0;  // of a site
   double down_bytes_per_s = 0;
   double rtt_s = 0;
-  double step_s = 0;              // one training step at a site
-  std::uint64_t local_steps = 1;  // the plan's
-  std::string codec = "fp32";     // the plan's
-  std::string down = "fp32";      // likewise
-  bool is_async = false;          // likewise: its rounds are windows
+  double step_s = 0;                  // one training step at a site
+  std::uint64_t local_steps = 1;      // the plan's
+  std::string codec = "fp32";         // the plan's
+  std::string down = "fp32";          // likewise
+  bool is_async = false;              // likewise: its rounds are windows
+  std::size_t optimizer_vectors = 0;  // of the model's length, that the plan's optimizer keeps
   // The model's tensors, where they are known: of a codec with several passes what travels follows from them.
   std::optional<round::Schema> schema = {};
   std::uint64_t chunk_values = 1 << 20;
@@ -40,6 +43,7 @@ struct AdvisedRound {
   double other_s = 0;  // encode, decode, add up, commit, and the round trips
   double round_s() const { return down_s + train_s + up_s + other_s; }
   double training_share() const { return train_s / round_s(); }
+  double overlapped_s() const { return std::max(train_s, round_s() - train_s); }  // with overlap=True
 };
 
 struct Advice {
@@ -49,7 +53,9 @@ struct Advice {
                                                     // the model down as chosen
   AdvisedRound chosen;
   std::string why;
-  std::string note;  // what a round stands for, where it is no round
+  std::string overlap;  // what it would give the chosen round, in words
+  std::string memory;   // that the parents and the sites need for the chosen round, in words
+  std::string note;     // what a round stands for, where it is no round
 };
 
 // Bytes that a value of the model takes on its way down; kInvalidArgument: not what a plan's `down` may be.

@@ -3,6 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "cli/format.h"
+
 namespace fluvial::cli {
 namespace {
 
@@ -97,6 +103,113 @@ TEST(Advise, VeryThinLinesSaySo) {
   const Advice advice = advise(question).value();
   EXPECT_THAT(advice.chosen.codec, ::testing::StartsWith("topk"));
   EXPECT_THAT(advice.why, ::testing::HasSubstr("accuracy"));
+}
+
+// The mildest among equals: int8 needs more local steps, topk no fewer.
+TEST(Advise, AHarsherCodecIsChosenOnlyWhereItSavesSteps) {
+  AdviceQuestion question{.values = 7'000'000'000,
+                          .sites = 8,
+                          .up_bytes_per_s = 125e6,
+                          .down_bytes_per_s = 125e6,
+                          .rtt_s = 0.04,
+                          .step_s = 1};
+  EXPECT_EQ(advise(question)->chosen.codec, "int4");
+  EXPECT_EQ(advise(question)->chosen.down, "delta:int8");
+  EXPECT_EQ(advise(question)->chosen.local_steps, 1000U);
+  question.sites = 1;
+  EXPECT_EQ(advise(question)->chosen.codec, "int8") << "as few steps as int4";
+}
+
+struct Candidate {
+  std::size_t severity;
+  std::string codec;
+  std::string down;
+};
+
+// By trying: with which number of local steps is training most of a round?
+class AdviceOracle {
+ public:
+  explicit AdviceOracle(AdviceQuestion question) : question_(std::move(question)) {
+    const std::vector<std::pair<std::size_t, std::string>> codecs = {
+        {0, "fp32"}, {0, "bf16"}, {0, "int8"}, {1, "int4"}, {2, "topk:ratio=0.05"}, {3, "topk:ratio=0.01"}};
+    for (const std::string down : {"fp32", "delta:int8"}) {
+      for (const auto& [severity, codec] : codecs) {
+        if (severity == 0) candidates_.push_back({severity, codec, down});
+      }
+    }
+    for (const auto& [severity, codec] : codecs) {
+      if (severity == 0) continue;
+      for (const std::string down : {"fp32", "delta:int8"}) candidates_.push_back({severity, codec, down});
+    }
+  }
+  double share(const Candidate& one, std::uint64_t steps) const {
+    AdviceQuestion question = question_;
+    question.codec = one.codec;
+    question.down = one.down;
+    question.local_steps = steps;
+    return advise(question)->planned.training_share();
+  }
+  bool reaches(const Candidate& one, std::uint64_t steps) const { return share(one, steps) >= 0.8; }
+  const std::vector<Candidate>& candidates() const { return candidates_; }
+
+ private:
+  AdviceQuestion question_;
+  std::vector<Candidate> candidates_;  // the mildest first
+};
+
+TEST(Advise, TheChoiceIsTheMildestThatReachesTheMark) {
+  int harsh = 0, none = 0;
+  for (const std::uint64_t values : {1'000'000ULL, 25'000'000ULL, 7'000'000'000ULL}) {
+    for (const double up : {50e3, 1e6, 125e6}) {
+      for (const std::uint64_t sites : {1U, 64U}) {
+        for (const double step_s : {0.1, 2.0, 30.0}) {
+          SCOPED_TRACE(testing::Message() << values << " values, " << up << " B/s, " << sites << " sites, " << step_s);
+          const AdviceQuestion question{.values = values,
+                                        .sites = sites,
+                                        .up_bytes_per_s = up,
+                                        .down_bytes_per_s = 4 * up,
+                                        .rtt_s = 0.04,
+                                        .step_s = step_s};
+          const AdviceOracle oracle(question);
+          const AdvisedRound chosen = advise(question)->chosen;
+          const auto& all = oracle.candidates();
+          const auto is_chosen = [&](const Candidate& one) {
+            return one.codec == chosen.codec && one.down == chosen.down;
+          };
+          const auto at = std::ranges::find_if(all, is_chosen);
+          ASSERT_NE(at, all.end());
+          const bool possible = std::ranges::any_of(all, [&](const auto& one) { return oracle.reaches(one, 1000); });
+          EXPECT_EQ(chosen.training_share() >= 0.8, possible);
+          for (auto milder = all.begin(); milder != at; ++milder) {
+            if (possible) {
+              EXPECT_FALSE(oracle.reaches(*milder, chosen.local_steps)) << milder->codec << " does as well";
+            } else {
+              EXPECT_LT(oracle.share(*milder, 1000), chosen.training_share()) << milder->codec;
+            }
+            if (milder->severity < at->severity) {
+              EXPECT_FALSE(oracle.reaches(*milder, 100)) << "needs no harsher codec";
+            }
+          }
+          harsh += at->severity > 0 ? 1 : 0;
+          none += possible ? 0 : 1;
+        }
+      }
+    }
+  }
+  EXPECT_GT(harsh, 3) << "the table has such cases";
+  EXPECT_GT(none, 3);
+}
+
+TEST(Advise, OverlapAndMemoryAreNamed) {
+  AdviceQuestion question = hospital();
+  question.optimizer_vectors = 2;
+  const Advice advice = fluvial::cli::advise(question).value();
+  EXPECT_DOUBLE_EQ(advice.chosen.overlapped_s(), advice.chosen.train_s) << "60 s of training hide the rest";
+  EXPECT_GT(advice.planned.overlapped_s(), 20) << "1.2 s do not";
+  EXPECT_THAT(advice.overlap, ::testing::HasSubstr("overlap=True"));
+  // (12 + 8 + 2 * 8) bytes of 25 million values and 64 MB; without the state at an aggregator.
+  EXPECT_THAT(advice.memory, ::testing::HasSubstr(format_bytes(36 * 25e6 + 64e6) + " at the coordinator"));
+  EXPECT_THAT(advice.memory, ::testing::HasSubstr(format_bytes(20 * 25e6 + 64e6) + " at an aggregator"));
 }
 
 TEST(Advise, RatesAreBitsOrBytesASecond) {
