@@ -147,6 +147,19 @@ def kill_each(federation, runs):
         print(f"{service}: healed after {time.monotonic() - began:.1f} s", flush=True)
 
 
+def check_bounds(federation):
+    """A log that ends, and state that nobody but the processes' user may look into."""
+    podman = federation.podman
+    for service in SERVICES:
+        log = podman.inspect(federation.container(service))["HostConfig"]["LogConfig"]
+        assert log["Type"] == "json-file" and log["Size"] == "10MB", f"{service}: {log}"
+    for name in ["coordinator", "aggregator-1", "aggregator-2", "site-1", "site-2", "site-3", "site-4"]:
+        about = pathlib.Path(podman.inspect(f"{federation.project}_{name}", "volume")["Mountpoint"]).stat()
+        assert (about.st_mode & 0o7777, about.st_uid) == (0o700, 10001), f"{name}: {oct(about.st_mode)}, {about.st_uid}"
+    told = podman.run("exec", federation.container("coordinator"), "/usr/bin/fluvial", "doctor", check=False).stdout
+    assert "disk under /var/lib/fluvial" in told and "everybody on this machine may look into it" not in told, told
+
+
 def main():
     for tool in ("podman-compose", "prometheus"):
         if shutil.which(tool) is None:
@@ -165,6 +178,7 @@ def main():
             print(f"up after {time.monotonic() - began:.1f} s", flush=True)
             secrets = pathlib.Path(federation.environment["FLUVIAL_SECRETS"])
             assert secrets.stat().st_mode & 0o7777 == 0o700
+            check_bounds(federation)
             runs = Runs(federation)
             until(60, "Prometheus sees every process", lambda: federation.metric('sum(up{job=~"fluvial-.+"})') == 7)
             until(60, "Prometheus sees rounds",

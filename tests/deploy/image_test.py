@@ -52,6 +52,7 @@ def check_member(podman):
     podman.run("exec", "coordinator", "fluvial", "token", "create", "--name", "site-1", "--out",
                "/var/lib/fluvial/site-1.token")
     state = pathlib.Path(podman.inspect("coordinator-state", "volume")["Mountpoint"])
+    assert (state.stat().st_mode & 0o7777, state.stat().st_uid) == (0o700, 10001), oct(state.stat().st_mode)
     file = state / "site-1.token"
     assert file.stat().st_mode & 0o7777 == 0o600 and file.stat().st_uid == 10001
     podman.run("secret", "create", "site-1", file)

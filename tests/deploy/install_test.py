@@ -53,6 +53,9 @@ def install(build, root):
                  "usr/lib/sysusers.d/fluvial.conf", "usr/lib/tmpfiles.d/fluvial.conf", "usr/share/man/man1/fluvial.1.gz"]:
         assert (root / path).is_file(), f"{path} is not installed"
     assert os.access(root / "usr/bin/fluvial", os.X_OK)
+    for role in ROLES:  # a token, or a proxy's password, may be in them
+        mode = (root / f"etc/fluvial/{role}.env").stat().st_mode & 0o7777
+        assert mode == 0o640, f"{role}.env has mode {oct(mode)}"
 
 
 def check_units(root):

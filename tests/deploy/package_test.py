@@ -59,7 +59,7 @@ def check_deb(deb, folder):
         run("sh", "-n", control / script)
     run("dpkg-deb", "--extract", deb, root)
     for file in (control / "conffiles").read_text().split():
-        assert (root / file.lstrip("/")).is_file(), file
+        assert (root / file.lstrip("/")).stat().st_mode & 0o7777 == 0o640, file
     held = {str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir()}
     for path in ("usr/bin/fluvial", "usr/lib/systemd/system/fluvial-edge.service", "usr/lib/sysusers.d/fluvial.conf",
                  "usr/share/man/man1/fluvial-edge.1.gz", "usr/share/bash-completion/completions/fluvial",

@@ -117,6 +117,8 @@ def check_provisioning():
     assert source["type"] == "prometheus" and source["url"] == "http://prometheus:9090", source
     provider = yaml.safe_load((GRAFANA / "provisioning/dashboards/fluvial.yaml").read_text())["providers"][0]
     services = yaml.safe_load((SOURCE / "deploy/compose/compose.yaml").read_text())["services"]
+    for name, service in services.items():
+        assert service.get("logging", {}).get("options", {}).get("max-size"), f"compose.yaml: the log of {name} has no bound"
     mounted = dict(volume.split(":")[:2] for volume in services["grafana"]["volumes"])
     assert mounted["../grafana"] == provider["options"]["path"], (mounted, provider)
     assert mounted["../grafana/provisioning"] == "/etc/grafana/provisioning", mounted
