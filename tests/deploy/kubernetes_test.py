@@ -68,6 +68,21 @@ def agent(document):
     return next(one for one in template(document)["spec"]["containers"] if one["name"] != "trainer")
 
 
+def environment(container, namespace):
+    """Its variables as the kubelet would set them: $(NAME) stands for one that is defined before it, and for nothing else."""
+    known = {}
+    for one in container.get("env", []):
+        value = one.get("value", "")
+        path = one.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
+        if path == "metadata.namespace":
+            value = namespace
+        for name in re.findall(r"\$\((\w+)\)", value):
+            assert name in known, f"{one}: {name} is not defined before it"
+            value = value.replace(f"$({name})", known[name])
+        known[one["name"]] = value
+    return known
+
+
 def check_restricted(document):
     """https://kubernetes.io/docs/concepts/security/pod-security-standards, as far as these pods go."""
     where, spec = document["metadata"]["name"], template(document)["spec"]
@@ -117,11 +132,16 @@ def check_together(documents):
         names = {port["name"] for pod in chosen for container in pod["spec"]["containers"]
                  for port in container.get("ports", [])}
         assert {port["targetPort"] for port in service["spec"]["ports"]} <= names, service["spec"]["ports"]
-    services = {document["metadata"]["name"]: document for document in documents if document["kind"] == "Service"}
-    for pod in pods:
-        for variable in (one for container in pod["spec"]["containers"] for one in container.get("env", [])):
-            host = re.match(r"([\w-]+)\.fluvial\.svc", variable.get("value", ""))
-            assert host is None or host.group(1) in services, f"{variable}: no such Service"
+    services = {(document["metadata"]["name"], document["metadata"]["namespace"]) for document in documents
+                if document["kind"] == "Service"}
+    named = 0
+    for document in (one for one in documents if one["kind"] in WORKLOADS):
+        for container in template(document)["spec"]["containers"]:
+            for value in environment(container, document["metadata"]["namespace"]).values():
+                host = re.match(r"([\w-]+)\.([\w-]+)\.svc", value)
+                assert host is None or host.groups() in services, f"{value}: no such Service in {services}"
+                named += host is not None
+    assert named >= 2, "coordinator and aggregators name their Services"
 
 
 def check_schemas(documents):
@@ -147,11 +167,111 @@ def check_manifests():
                 check_workload(document, is_exception)
             if document["kind"] == "Pod":
                 check_restricted({"metadata": document["metadata"], "spec": {"template": document}})
+            if document["kind"] == "CronJob":
+                check_restricted({"metadata": document["metadata"], "spec": document["spec"]["jobTemplate"]["spec"]})
+    check_evictions()
+    check_overlays()
     example = render(KUBERNETES / "example")
     check_together(example)
     check_schemas(everything)
     check_page()
     return example
+
+
+def selects(selector, labels):
+    """The two forms of a selector that are used here."""
+    return selector.get("matchLabels", {}).items() <= labels.items() and all(
+        one["operator"] == "In" and labels.get(one["key"]) in one["values"]
+        for one in selector.get("matchExpressions", []))
+
+
+def may_be_evicted(labels, unready, budgets):
+    """The API server's rule for a pod of these labels, while the pods whose labels are in `unready` are not ready."""
+    held = [one["spec"] for one in budgets if selects(one["spec"]["selector"], labels)]
+    assert len(held) == 1, f"{labels}: a pod with {len(held)} budgets is not evicted, or goes without one"
+    if labels in unready and held[0].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    return sum(selects(held[0]["selector"], one) for one in unready) < held[0]["maxUnavailable"]
+
+
+def check_evictions():
+    """Readiness asks for a parent: no state of the tree may hold a node that is drained."""
+    documents = render(KUBERNETES / "example")
+    budgets = [one for one in documents if one["kind"] == "PodDisruptionBudget"]
+    pods = {name: next(template(one)["metadata"]["labels"] for one in documents if one["kind"] == "StatefulSet"
+                       and one["metadata"]["name"].startswith(name)) for name in ("fluvial-coordinator", "fluvial-agg")}
+    coordinator, aggregator = pods.values()
+    other = {**aggregator, "fluvial/region": "ap-south"}
+    assert may_be_evicted(coordinator, [aggregator, other], budgets), "an aggregator without a parent holds the coordinator"
+    assert may_be_evicted(aggregator, [coordinator, aggregator, other], budgets), "a pod without a parent holds its node"
+    assert may_be_evicted(aggregator, [], budgets)
+    assert not may_be_evicted(aggregator, [other], budgets), "one parent after the other"
+
+
+# By choice, all at once, in a namespace of its own.
+CHOSEN = """\
+namespace: {namespace}
+bases:
+  - ../k/base
+  - ../k/regions/eu-west
+  - ../k/sites/site-a
+  - ../k/overlays/monitoring-labels
+  - ../k/overlays/proxy
+  - ../k/overlays/admin-api
+  - ../k/overlays/backup
+"""
+
+
+def check_overlays():
+    with tempfile.TemporaryDirectory(prefix="fluvial-overlay-") as temporary:
+        copied, own = pathlib.Path(temporary) / "k", pathlib.Path(temporary) / "own"
+        shutil.copytree(KUBERNETES, copied)
+        region = copied / "regions/eu-west/kustomization.yaml"
+        region.write_text(region.read_text().replace("../../aggregator", "../../overlays/anti-affinity"))
+        own.mkdir()
+        (own / "kustomization.yaml").write_text(CHOSEN.format(namespace="clinic-7"))
+        documents = render(own)
+    assert ".fluvial.svc" not in json.dumps(documents), "a host of another namespace"
+    check_together(documents)
+    check_schemas(documents)
+    found = {(one["kind"], one["metadata"]["name"]): one for one in documents}
+    for one in documents:
+        assert one["metadata"].get("namespace", "clinic-7") == "clinic-7", one["metadata"]
+        assert one["kind"] != "Namespace" or one["metadata"]["name"] == "clinic-7", one
+    coordinator = found["StatefulSet", "fluvial-coordinator"]
+    aggregator = found["StatefulSet", "fluvial-aggregator-eu-west"]
+    assert environment(agent(coordinator), "clinic-7")["FLUVIAL_PUBLIC_HOST"] == "fluvial-coordinator.clinic-7.svc"
+    for document in (one for one in documents if one["kind"] in WORKLOADS):  # each is given what was chosen for it
+        for source in agent(document)["envFrom"]:
+            for kind, reference in (("ConfigMap", "configMapRef"), ("Secret", "secretRef")):
+                assert reference not in source or (kind, source[reference]["name"]) in found, source
+    affinity = template(aggregator)["spec"]["affinity"]["podAntiAffinity"]
+    (required,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert "preferredDuringSchedulingIgnoredDuringExecution" not in affinity
+    for labels in (template(coordinator)["metadata"]["labels"], template(aggregator)["metadata"]["labels"]):
+        assert selects(required["labelSelector"], labels), required
+    for kind in ("ServiceMonitor", "PrometheusRule"):
+        assert found[kind, "fluvial"]["metadata"]["labels"]["release"] == "kube-prometheus-stack", found[kind, "fluvial"]
+    check_backup(found["CronJob", "fluvial-backup"], found)
+
+
+def check_backup(job, found):
+    """It sees the coordinator's folder and keeps what it makes in another claim; nobody selects its pod as one of ours."""
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]
+    claims = {one["name"]: one["persistentVolumeClaim"]["claimName"] for one in pod["spec"]["volumes"]
+              if "persistentVolumeClaim" in one}
+    state = found["StatefulSet", "fluvial-coordinator"]["spec"]["volumeClaimTemplates"][0]["metadata"]["name"]
+    assert claims["state"] == f"{state}-fluvial-coordinator-0", claims
+    assert ("PersistentVolumeClaim", claims["backup"]) in found, claims
+    (container,) = pod["spec"]["containers"]
+    places = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    command, folder, option, passphrase = container["args"]
+    assert (command, option) == ("backup", "--passphrase-file"), container["args"]
+    assert folder.startswith(places["backup"]) and passphrase.startswith(places["passphrase"]), container["args"]
+    assert places["state"] == "/var/lib/fluvial", places
+    for (kind, name), one in found.items():
+        selector = one["spec"]["selector"] if kind == "Service" else None
+        assert selector is None or not selector.items() <= pod["metadata"]["labels"].items(), f"{name} selects the backup"
 
 
 def check_page():
@@ -209,7 +329,8 @@ class Cluster:
         spec["volumes"] = [{"name": volume["name"], "hostPath": {"path": str(self.folder(name, volume["name"]))}}
                            for volume in volumes]
         for container in spec["containers"]:
-            for key in ("ports", "startupProbe", "livenessProbe", "readinessProbe", "resources"):
+            container["env"] = [{"name": key, "value": value} for key, value in environment(container, "fluvial").items()]
+            for key in ("envFrom", "ports", "startupProbe", "livenessProbe", "readinessProbe", "resources"):
                 container.pop(key, None)
         spec["hostAliases"] = self.hosts
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
@@ -236,6 +357,21 @@ class Cluster:
         return self.podman.run("exec", self.container(coordinator), "/usr/bin/fluvial", *arguments).stdout
 
 
+def back_up(cluster, state):
+    """The CronJob's container, once, beside a coordinator that runs: it reaches it by the socket in its folder alone."""
+    job = next(one for one in render(KUBERNETES / "overlays/backup") if one["kind"] == "CronJob")
+    (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    folders = {"state": state, "backup": cluster.folder("backup", "claim"), "passphrase": cluster.folder("backup", "secret")}
+    (folders["passphrase"] / "passphrase").write_text("correct horse battery staple\n")
+    os.chown(folders["passphrase"] / "passphrase", 0, 10001)
+    (folders["passphrase"] / "passphrase").chmod(0o440)
+    mounts = [part for one in container["volumeMounts"]
+              for part in ("--volume", f"{folders[one['name']]}:{one['mountPath']}" + (":ro" if one.get("readOnly") else ""))]
+    told = cluster.podman.run("run", "--rm", "--network", "none", "--read-only", "--cap-drop", "all", "--user", "10001:10001",
+                              *mounts, "fluvial", *container["args"], "--json").stdout
+    assert json.loads(told)["coordinator_runs"], told
+
+
 def check_pods(bin_folder, example):
     def find(component):
         return next(one for one in example if one["kind"] == "StatefulSet" and template(one)["metadata"]["labels"][
@@ -259,6 +395,7 @@ def check_pods(bin_folder, example):
         cluster.ask(coordinator, "run", "start", "/var/lib/fluvial/plan.toml", "--model",
                     "/var/lib/fluvial/initial.safetensors")
         until(120, "the run", lambda: '"done"' in cluster.ask(coordinator, "run", "list", "--json"))
+        back_up(cluster, state)
         # A new pod on the same claim, the Secret gone: the same member.
         cluster.stop(site)
         (cluster.folder(site["metadata"]["name"], "token") / "token").unlink()

@@ -62,7 +62,7 @@ ELSEWHERE = [
     *((KUBERNETES, begins, "kubernetes_test.py renders it") for begins in ("# kustomization.yaml", "# coordinator.yaml")),
     *((KUBERNETES, begins, "nobody yet: it wants a cluster; the commands behind -- are those above") for begins in
       ("kubectl -n fluvial exec fluvial-coordinator-0 -- fluvial nodes", "kubectl apply -k deploy/kubernetes/toolbox",
-       "kubectl -n fluvial exec fluvial-coordinator-0 -- fluvial token", "for node in")),
+       "kubectl -n fluvial exec fluvial-coordinator-0 -- fluvial token", "openssl rand -base64 24 | kubectl", "for node in")),
     (UPGRADE, "the child", "core/tree/versions_test.cc says so"),
     (RUN, "run 1 started", "tests/integration/waiting_test.cc, where no worker is"),
     (UPGRADE, "/var/lib/fluvial/journal.sqlite was written", "core/store/journal_test.cc says so"),
