@@ -73,4 +73,20 @@ std::string metric_words(const json::value& round, std::size_t most, const Termi
   return words;
 }
 
+std::string not_finite_words(const json::value& round) {
+  constexpr std::size_t kNamed = 5;
+  std::string words;
+  const auto* metrics = member(round, "not_finite").if_object();
+  if (metrics == nullptr) return words;
+  for (const auto& [name, sites] : *metrics) {
+    const json::array& names = array_member(member(round, "not_finite"), name);
+    words += fmt::format("{}{} of ", words.empty() ? "" : "; ", std::string_view(name));
+    for (std::size_t i = 0; i < std::min(names.size(), kNamed); ++i) {
+      words += fmt::format("{}{}", i == 0 ? "" : ", ", std::string_view(names[i].as_string()));
+    }
+    if (names.size() > kNamed) words += fmt::format(" and {} more", names.size() - kNamed);
+  }
+  return words;
+}
+
 }  // namespace fluvial::cli

@@ -31,4 +31,7 @@ std::string metric_value(const json::value& round, const MetricName& metric);
 // "loss    0.5  test accuracy  97.3 %": at most `most` of them; empty when nothing is reported.
 std::string metric_words(const json::value& round, std::size_t most, const Terminal& terminal);
 
+// "loss of site-1, site-2": whose metrics are in no mean of the round; empty: nobody's.
+std::string not_finite_words(const json::value& round);
+
 }  // namespace fluvial::cli

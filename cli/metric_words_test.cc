@@ -35,6 +35,13 @@ TEST(MetricWords, AnEvaluatedMetricOfASitesNameSaysSo) {
   EXPECT_THAT(titles(round), ElementsAre("loss", "loss (evaluated)"));
 }
 
+TEST(MetricWords, WhoseMetricsAreInNoMeanIsSaid) {
+  EXPECT_EQ(not_finite_words(round_of(R"({"metrics":{}})")), "");
+  EXPECT_EQ(not_finite_words(round_of(R"({"not_finite":{}})")), "");
+  EXPECT_EQ(not_finite_words(round_of(R"({"not_finite":{"auc":["b"],"loss":["a","b","c","d","e","f","g"]}})")),
+            "auc of b; loss of a, b, c, d, e and 2 more");
+}
+
 TEST(MetricWords, AnAccuracyInPercentAlreadyStaysWhatItIs) {
   EXPECT_EQ(metric_value(round_of(R"({"metrics":{"accuracy":91.5}})"), {"accuracy", false}), "91.5");
   EXPECT_EQ(metric_value(round_of(R"({"metrics":{"accuracy":0.5}})"), {"accuracy", false}), "50.0 %");

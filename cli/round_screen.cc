@@ -159,6 +159,7 @@ std::string round_screen(const json::value& round) {
   line("sent", format_bytes(number_member(round, "bytes_down", 0)));
   const std::vector<MetricName> metrics = metric_names(round);
   for (const MetricName& metric : metrics) line(metric.title(metrics), metric_value(round, metric));
+  if (const std::string words = not_finite_words(round); !words.empty()) line("not finite", words + ": in no mean");
   out += by_site(array_member(round, "contributors"));
   line("model", "sha256 " + text_member(round, "model_sha256"));
   const std::string master = text_member(round, "master_sha256");

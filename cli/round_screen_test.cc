@@ -63,6 +63,13 @@ TEST(RoundScreen, AnOldUpdateIsNamedByItsOwnRound) {
   EXPECT_THAT(screen, Not(HasSubstr("site-3: its")));
 }
 
+TEST(RoundScreen, NamesWhoseMetricsAreInNoMean) {
+  json::value round = answer().at("rounds").as_array()[0];
+  EXPECT_THAT(round_screen(round), Not(HasSubstr("not finite")));
+  round.as_object()["not_finite"] = json::object{{"loss", {"site-2", "site-3"}}};
+  EXPECT_THAT(round_screen(round), HasSubstr("not finite    loss of site-2, site-3: in no mean\n"));
+}
+
 json::value open() {
   return parse_json(R"({"run": 1, "round": 17, "attempt": 1, "quorum": 2, "mode": "rounds",
     "opened_at": "2026-01-31T12:00:00.123Z", "soft_left_s": 1.2, "hard_left_s": 31.2, "tiers": [], "sites": [

@@ -189,6 +189,8 @@ std::string status_screen(const json::value& status, const Terminal& terminal) {
     out += "\n" + run_line(run, terminal);
     const std::string metrics = metric_words(member(run, "last"), kScreenMetrics, terminal);
     if (!metrics.empty()) out += fmt::format("  round {}: {}\n", count_member(run, "round"), metrics);
+    const std::string left_out = not_finite_words(member(run, "last"));
+    if (!left_out.empty()) out += fmt::format("  not finite, and in no mean: {}\n", left_out);
     const std::string open = open_words(member(run, "open"));
     if (!open.empty()) out += "  " + open + "\n" + tier_lines(member(run, "open"), 4);
   }

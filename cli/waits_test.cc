@@ -132,6 +132,9 @@ TEST(StatusScreen, SaysWhatWorkersReportedOfTheLastRound) {
   now.at("runs").as_array()[0].as_object()["last"] = json::object{{"metrics", {{"perplexity", 31.5}}}};
   EXPECT_THAT(status_screen(now, Terminal::plain()),
               HasSubstr("16 of 100 rounds committed\n  round 16: perplexity   31.5\n"));
+  now.at("runs").at(0).at("last").as_object()["not_finite"] = json::object{{"perplexity", {"site-2"}}};
+  EXPECT_THAT(status_screen(now, Terminal::plain()),
+              HasSubstr("perplexity   31.5\n  not finite, and in no mean: perplexity of site-2\n"));
 }
 
 TEST(StatusScreen, SaysSoWhenNothingIsWrongAndNothingRuns) {

@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <boost/json.hpp>
-#include <cmath>
 #include <utility>
 
 #include "core/base/plain_numbers.h"
+#include "core/round/reported.h"
 
 namespace fluvial::coordinator {
 namespace {
@@ -19,7 +19,21 @@ std::string text_of(const json::object& object) { return plain_numbers(json::ser
 json::object metrics_object(const round::Metrics& metrics) {
   json::object object;
   for (const auto& [name, value] : metrics) {
-    if (std::isfinite(value)) object[name] = value;
+    if (round::counts(value)) object[name] = value;
+  }
+  return object;
+}
+
+// Metrics, with the names of those that reported one that is in no mean.
+json::object not_finite_object(const round::ContributorSet& contributors, const NameOf& name_of) {
+  json::object object;
+  for (const auto& [site, entry] : contributors.entries()) {
+    for (const auto& [name, value] : entry.metrics) {
+      if (round::counts(value)) continue;
+      json::value& names = object[name];
+      if (names.is_null()) names.emplace_array();
+      names.get_array().emplace_back(name_of(site));
+    }
   }
   return object;
 }
@@ -97,6 +111,7 @@ json::object round_object(const store::CommitRow& row, const std::map<SiteId, No
   object["bytes_up"] = row.bytes_up;
   object["bytes_down"] = row.bytes_down;
   object["metrics"] = metrics_object(row.metrics);
+  object["not_finite"] = not_finite_object(row.record.contributors, name_of);
   object["evaluation"] = metrics_object(row.evaluation);
   object["committed_at"] = utc(row.committed_at);
   return object;

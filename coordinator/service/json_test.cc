@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
+#include <cmath>
+#include <limits>
 
 namespace fluvial::coordinator {
 namespace {
@@ -44,6 +46,22 @@ TEST(RoundJson, HasThePassesBeforeTheLastAndTheStateThatTheyLeft) {
   EXPECT_EQ(round.at("epoch"), 6) << "what a mean is of, with the attempt";
   EXPECT_EQ(round.at("codec_state"), (json::object{{"sha256", hex_of(8)}, {"bytes", 96}}));
   EXPECT_EQ(round.at("contributors").as_array().size(), 1U) << "of the last pass alone";
+}
+
+TEST(RoundJson, NamesWhoseMetricsAreInNoMean) {
+  store::CommitRow row;
+  row.record = {.run = RunId(1), .round = RoundId(4), .attempt = AttemptId(1)};
+  const auto add = [&](std::uint32_t site, double loss, double huge) {
+    ASSERT_TRUE(
+        row.record.contributors.add({SiteId(site), Epoch(1), 10, filled(2), 0, {{"loss", loss}, {"huge", huge}}}).ok());
+  };
+  add(2, std::nan(""), 1);
+  add(3, 0.5, 1.7e308);
+  add(4, std::numeric_limits<double>::infinity(), 2);
+  const json::object round = json::parse(round_json(row, name_of)).as_object();
+  EXPECT_EQ(round.at("not_finite"), (json::object{{"huge", {"site-3"}}, {"loss", {"site-2", "site-4"}}}));
+  EXPECT_EQ(round.at("contributors").at(0).at("metrics"), (json::object{{"huge", 1.0}}));
+  EXPECT_EQ(round.at("contributors").at(1).at("metrics"), (json::object{{"loss", 0.5}}));
 }
 
 TEST(RoundJson, NamesWhoAdmittedAContributionWhereItIsKnown) {

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 namespace fluvial::round {
 namespace {
 
@@ -27,6 +30,21 @@ ContributorSet two_sites() {
 TEST(Reported, MeansAreByWeightOverThoseThatReport) {
   EXPECT_EQ(mean_metrics(two_sites()), (Metrics{{"loss", 0.4}, {"seen", 4}}));
   EXPECT_EQ(mean_metrics({}), Metrics());
+}
+
+TEST(Reported, WhatIsNotFiniteIsInNoMean) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double bad : {std::nan(""), kInfinity, -kInfinity, 1.7e308, -1.1e100}) {
+    EXPECT_FALSE(counts(bad));
+    ContributorSet set = two_sites();
+    ASSERT_TRUE(set.add(contribution(3, 60, {{"loss", bad}, {"mine", bad}})).ok());
+    EXPECT_EQ(mean_metrics(set), (Metrics{{"loss", 0.4}, {"seen", 4}})) << bad;
+  }
+  ContributorSet great;
+  for (std::uint32_t site = 1; site <= 3; ++site) {
+    ASSERT_TRUE(great.add(contribution(site, kWeightLimit - 1, {{"loss", kMetricAbsMax}})).ok());
+  }
+  EXPECT_DOUBLE_EQ(mean_metrics(great).at("loss"), kMetricAbsMax) << "no sum overflows";
 }
 
 TEST(Reported, SitesKeepTheirOwnWhereThePlanAllows) {

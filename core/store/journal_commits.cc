@@ -56,7 +56,7 @@ Status write_commit(Database& database, const CommitRow& row) {
         database.run("INSERT INTO contributions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
                      "(SELECT parent FROM known_leases WHERE node = ?3 AND epoch = ?4))",
                      {commit.run, commit.round, site, entry.lease, entry.weight, entry.digest, entry.probe,
-                      metrics_to_json(entry.metrics), entry.base, entry.admitted, std::uint64_t{entry.share}}));
+                      reported_to_json(entry.metrics), entry.base, entry.admitted, std::uint64_t{entry.share}}));
   }
   FLUVIAL_TRY(write_passes(database, commit));
   if (commit.late_is_next) FLUVIAL_TRY(raise_marks(database, commit));

@@ -172,9 +172,13 @@ CREATE VIEW known_leases AS
   SELECT node, epoch, parent FROM leases WHERE parent != node UNION ALL SELECT node, epoch, parent FROM former_leases;
 )sql";
 
+// A contribution's metrics may be null: the site reported one that is in no mean. A version before refuses such a row.
+inline constexpr const char* kJournalVersion13 = "";
+
 // Each step leads from one version to the next; a new journal takes all of them.
 inline constexpr const char* kJournalSteps[] = {
-    kJournalVersion1, kJournalVersion2, kLineageTables,   kJournalVersion4,  kJournalVersion5,  kJournalVersion6,
-    kJournalVersion7, kJournalVersion8, kJournalVersion9, kJournalVersion10, kJournalVersion11, kJournalVersion12};
+    kJournalVersion1,  kJournalVersion2,  kLineageTables,   kJournalVersion4, kJournalVersion5,
+    kJournalVersion6,  kJournalVersion7,  kJournalVersion8, kJournalVersion9, kJournalVersion10,
+    kJournalVersion11, kJournalVersion12, kJournalVersion13};
 
 }  // namespace fluvial::store

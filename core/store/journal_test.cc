@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "core/base/testing.h"
@@ -90,11 +91,11 @@ TEST_F(Journal, ADamagedOrNewerFileIsRefused) {
   EXPECT_EQ(CoordinatorJournal::open(files, "/c/noise.db").error().code, Code::kDataLoss);
   // user_version is the big-endian number at byte 60.
   auto file = files.open(kJournalPath, OpenMode::kReadWrite).value();
-  const std::byte newer[] = {std::byte{0}, std::byte{0}, std::byte{0}, std::byte{13}};
+  const std::byte newer[] = {std::byte{0}, std::byte{0}, std::byte{0}, std::byte{14}};
   ASSERT_TRUE(file->write_at(60, newer).ok());
   const Error error = CoordinatorJournal::open(files, kJournalPath).error();
   EXPECT_EQ(error.code, Code::kFailedPrecondition);
-  EXPECT_NE(error.message.find("a newer version of Fluvial (format 13, this one knows 1 to 12)"), std::string::npos);
+  EXPECT_NE(error.message.find("a newer version of Fluvial (format 14, this one knows 1 to 13)"), std::string::npos);
 }
 
 TEST_F(Journal, FoundedOnceAndEpochsNeverRepeat) {
@@ -298,6 +299,23 @@ TEST_F(Journal, ACommitIsWrittenOnceAndReadBackWhole) {
   EXPECT_FALSE(journal->last_commit(RunId(2))->has_value());
   EXPECT_EQ(journal->referenced_models().value(),
             (std::vector<round::ModelKey>{{RunId(1), {}}, {RunId(1), ModelVersion(1)}, {RunId(1), ModelVersion(2)}}));
+}
+
+TEST_F(Journal, WhoseMetricWasNotFiniteStaysKnown) {
+  ASSERT_TRUE(journal->create_run(full_run_row()).ok());
+  ASSERT_TRUE(journal->open_attempt(attempt_row(1, 1, 1)).ok());
+  CommitRow row = commit_row(1, 1);
+  const SiteId site = row.record.contributors.entries().begin()->first;
+  round::Contribution reports = *row.record.contributors.find(site);
+  reports.metrics = {{"loss", std::nan("")}, {"seen", 4}};
+  row.record.contributors.clear();
+  ASSERT_TRUE(row.record.contributors.add(reports).ok());
+  ASSERT_TRUE(journal->commit(row).ok());
+  crash_and_reopen();
+  const CommitRow read = journal->commit_of(RunId(1), RoundId(1)).value();
+  const round::Metrics metrics = read.record.contributors.find(site)->metrics;
+  EXPECT_EQ(metrics.at("seen"), 4);
+  EXPECT_TRUE(std::isnan(metrics.at("loss")));
 }
 
 TEST_F(Journal, OutcomesForEverySite) {

@@ -14,6 +14,7 @@
 
 #include "core/base/printable.h"
 #include "core/round/plan_keys.h"
+#include "core/round/reported.h"
 #include "core/store/json.h"
 
 namespace fluvial::store {
@@ -112,12 +113,13 @@ Status read(const json::value& from, std::string_view key, round::WorkerTable& t
   }
   return {};
 }
-Status read(const json::value& from, std::string_view key, std::map<std::string, double>& to) {
+Status read(const json::value& from, std::string_view key, round::Metrics& to) {
   if (!from.is_object()) return expected(key, "a table of numbers");
   to.clear();
   for (const auto& [name, value] : from.get_object()) {
     const std::string text(name.data(), name.size());
-    FLUVIAL_TRY(read(value, std::string(key) + "." + printable(text, 64), to[text]));
+    double& metric = to[text] = std::numeric_limits<double>::quiet_NaN();
+    if (!value.is_null()) FLUVIAL_TRY(read(value, std::string(key) + "." + printable(text, 64), metric));
   }
   return {};
 }
@@ -240,8 +242,14 @@ Result<round::Schema> schema_from_json(std::string_view text) {
 std::string metrics_to_json(const round::Metrics& metrics) {
   json::object object;
   for (const auto& [name, value] : metrics) {
-    if (std::isfinite(value)) object[view(name)] = value;
+    if (round::counts(value)) object[view(name)] = value;
   }
+  return json::serialize(object);
+}
+
+std::string reported_to_json(const round::Metrics& metrics) {
+  json::object object;
+  for (const auto& [name, value] : metrics) object[view(name)] = round::counts(value) ? json::value(value) : nullptr;
   return json::serialize(object);
 }
 

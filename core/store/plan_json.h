@@ -21,7 +21,9 @@ Result<round::Plan> plan_from_json(std::string_view json);
 std::string schema_to_json(const round::Schema& schema);  // [{"name":"w","dtype":"F32","shape":[3,2]},...]
 Result<round::Schema> schema_from_json(std::string_view json);
 
-std::string metrics_to_json(const round::Metrics& metrics);  // {"loss":0.5}; not-finite values are left out
-Result<round::Metrics> metrics_from_json(std::string_view json);
+// {"loss":0.5}. What counts in no mean (core/round/reported.h) is left out, and in what a site reported it is null.
+std::string metrics_to_json(const round::Metrics& metrics);
+std::string reported_to_json(const round::Metrics& metrics);
+Result<round::Metrics> metrics_from_json(std::string_view json);  // null: NaN
 
 }  // namespace fluvial::store

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "core/round/plan_test_support.h"
 
 namespace fluvial::store {
@@ -67,6 +69,12 @@ TEST(PlanJson, KeepsEveryNumberToItsLastBit) {
   EXPECT_EQ(metrics_from_json(R"({"a":0.30000000000000004,"b":[]})").ok(), false);
   EXPECT_EQ(metrics_from_json(R"({"a":0.30000000000000004,"b":1,"c":-1.5e-3})").value(),
             (round::Metrics{{"a", 0.1 + 0.2}, {"b", 1}, {"c", -0.0015}}));
+  const round::Metrics reported{{"fine", 0.5}, {"inf", 1.7e308}, {"nan", std::nan("")}};
+  EXPECT_EQ(metrics_to_json(reported), R"({"fine":5E-1})");
+  EXPECT_EQ(reported_to_json(reported), R"({"fine":5E-1,"inf":null,"nan":null})");
+  const round::Metrics read = metrics_from_json(reported_to_json(reported)).value();
+  EXPECT_EQ(read.size(), 3U) << "who reported what is no number stays known";
+  EXPECT_TRUE(std::isnan(read.at("nan")) && std::isnan(read.at("inf")));
 }
 
 std::string refusal(std::string_view text) {

@@ -9,6 +9,7 @@
 #include "core/base/printable.h"
 #include "core/round/pass.h"
 #include "core/round/plan_keys.h"
+#include "core/round/reported.h"
 
 namespace fluvial::wire {
 namespace {
@@ -182,10 +183,11 @@ Result<round::Metrics> metrics_from_proto(const MetricsProto& metrics) {
   if (metrics.size() > kMetricsMax) return wrong("more than " + std::to_string(kMetricsMax) + " metrics");
   round::Metrics out;
   for (const auto& [name, value] : metrics) {
-    if (name.empty() || name.size() > kMetricNameBytesMax || printable(name) != name) {
-      return wrong("a metric's name: expected 1 to 64 printable bytes");
+    if (!round::is_metric_name(name)) {
+      return wrong("a metric's name: expected 1 to " + std::to_string(kMetricNameBytesMax) +
+                   " printable ASCII characters, no blanks");
     }
-    out.emplace(name, value);  // NaN and infinities pass: a loss may be one, and it is only shown
+    out.emplace(name, value);  // NaN and infinities pass: a loss may be one, and is then in no mean
   }
   return out;
 }

@@ -192,6 +192,8 @@ TEST(Contributors, RefuseWhatDoesNotHold) {
       [](v1::Contributor& entry) { entry.set_share(513); },
       [](v1::Contributor& entry) { (*entry.mutable_metrics())[""] = 1; },
       [](v1::Contributor& entry) { (*entry.mutable_metrics())["a\nb"] = 1; },
+      [](v1::Contributor& entry) { (*entry.mutable_metrics())["a b"] = 1; },
+      [](v1::Contributor& entry) { (*entry.mutable_metrics())["lo\u202ess"] = 1; },
       [](v1::Contributor& entry) { (*entry.mutable_metrics())[std::string(65, 'x')] = 1; },
       [](v1::Contributor& entry) {
         for (int i = 0; i < 65; ++i) (*entry.mutable_metrics())[std::to_string(i)] = 1;

@@ -104,7 +104,10 @@ class Admin:
         return self._get(f"/v1/runs/{self.number(run)}")
 
     def rounds(self, run: RunId = "latest", first: int = 1, last: Optional[int] = None) -> Rows:
-        """The committed rounds, in order: `metrics` (means over the sites), `evaluation`, `contributors` by name, ..."""
+        """The committed rounds, in order: `metrics` (means over the sites), `evaluation`, `contributors` by name, ...
+
+        `not_finite`: of each metric the sites that reported NaN, an infinity or more than 1e100, which is in no mean.
+        """
         number = self.number(run)
         found = Rows()
         while last is None or first <= last:
@@ -117,7 +120,7 @@ class Admin:
         return found
 
     def sites(self, run: RunId = "latest", first: int = 1, last: Optional[int] = None) -> Rows:
-        """What each site reported in each round: round, site, weight, metrics."""
+        """What each site reported in each round: round, site, weight, metrics (those that are finite)."""
         return _by_site(self.rounds(run, first, last))
 
     def best(self, metric: str, mode: str = "min", run: RunId = "latest") -> Dict[str, Any]:
@@ -276,6 +279,8 @@ class Admin:
     ) -> Dict[str, Any]:
         """A committed model on the sites' own data: {"round", "metrics", "sites": {name: {"weight", "metrics"}}}, means by weight.
 
+        Of a metric the mean is over the sites whose value is finite; "not_finite" has the others' names, by metric.
+
         It is a run of its own, of one round that changes nothing, called like the run with "-evaluation" behind. At the sites
         a worker answers it: site.evaluate(function, model, run="digits-evaluation"). No other run may be active.
 
@@ -295,7 +300,7 @@ class Admin:
             raise
         (made,) = self.rounds(started)
         sites = {site["site"]: {"weight": site["weight"], "metrics": site["metrics"]} for site in _by_site([made])}
-        return {"round": begun["round"], "metrics": made["metrics"], "sites": sites}
+        return {"round": begun["round"], "metrics": made["metrics"], "sites": sites, "not_finite": made["not_finite"]}
 
     # ---- requests --------------------------------------------------------------------------------------------------
 
