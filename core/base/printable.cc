@@ -1,6 +1,8 @@
 #include "core/base/printable.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 
 namespace fluvial {
 namespace {
@@ -25,10 +27,21 @@ std::size_t character_bytes(std::string_view text) {
   return 0;
 }
 
+std::uint32_t code_point(std::string_view character) {
+  std::uint32_t code = static_cast<unsigned char>(character[0]);
+  if (character.size() > 1) code &= 0x7fu >> character.size();
+  for (const char byte : character.substr(1)) code = code << 6 | (static_cast<unsigned char>(byte) & 0x3f);
+  return code;
+}
+
+// C0, DEL and C1; what turns the text around it (U+202E) or ends a line; and what nobody sees, so that two names look
+// alike. Joiners (U+200C, U+200D) stay: scripts need them.
 bool is_control(std::string_view character) {
-  const auto first = static_cast<unsigned char>(character[0]);
-  if (character.size() == 1) return first < 0x20 || first == 0x7f;
-  return first == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0;  // U+0080 to U+009F
+  constexpr std::pair<std::uint32_t, std::uint32_t> kRanges[] = {
+      {0x00, 0x1f},     {0x7f, 0x9f},     {0x61c, 0x61c},   {0x200b, 0x200b}, {0x200e, 0x200f},
+      {0x2028, 0x202e}, {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe007f}};
+  const std::uint32_t code = code_point(character);
+  return std::ranges::any_of(kRanges, [&](const auto& range) { return code >= range.first && code <= range.second; });
 }
 
 }  // namespace

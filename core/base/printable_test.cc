@@ -21,6 +21,16 @@ TEST(Printable, NothingThatCommandsATerminalOrBeginsALineIsLeft) {
   EXPECT_EQ(printable(std::string_view("\0", 1), 100), " ");
 }
 
+TEST(Printable, NothingThatTurnsATextAroundOrHidesInItIsLeft) {
+  for (const char* hidden : {"\u202e", "\u202a", "\u2066", "\u2069", "\u200f", "\u061c", "\u2028", "\u200b", "\ufeff",
+                             "\u2060", "\U000e0041"}) {
+    const std::string text = std::string("lo") + hidden + "ss";
+    EXPECT_FALSE(is_printable(text)) << text;
+    EXPECT_EQ(printable(text, 100), "lo ss") << text;
+  }
+  EXPECT_TRUE(is_printable("\u0645\u06cc\u200c\u062e")) << "Persian has a joiner within a word";
+}
+
 TEST(Printable, WhatIsNoUtf8IsReplaced) {
   for (const char* text : {"\xff", "\x80", "\xc0", "\xf8"}) EXPECT_EQ(printable(text, 100), "?") << text;
   EXPECT_EQ(printable("\xc0\xaf", 100), "??");            // overlong

@@ -28,8 +28,11 @@ Status check(const PlanKey& key, T value) {
 Status check(const PlanKey& key, Milliseconds value) { return check(key, value.count()); }
 Status check(const PlanKey& key, const std::string& text) {
   const auto size = static_cast<double>(text.size());
-  if (key.high == 0 || (size >= key.low && size <= key.high)) return {};
-  return expected(key.name, "'" + printable(text, 80) + "'", format_text("{} to {} characters", key.low, key.high));
+  if (key.high != 0 && (size < key.low || size > key.high)) {
+    return expected(key.name, "'" + printable(text, 80) + "'", format_text("{} to {} characters", key.low, key.high));
+  }
+  if (is_printable(text)) return {};
+  return expected(key.name, "'" + printable(text, 80) + "'", "no control characters");
 }
 Status check(const PlanKey&, MissingWorkers) { return {}; }
 Status check(const PlanKey&, const ServerOptimizer& optimizer) { return check_server_optimizer(optimizer); }

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <iterator>
 
+#include "core/base/printable.h"
+
 namespace fluvial::telemetry {
 namespace {
 
@@ -41,11 +43,13 @@ std::uint32_t take_code_point(std::string_view& text) {
   return point;
 }
 
-bool is_unsafe(std::uint32_t point) {
-  if (point < 0x20 || (point >= 0x7f && point <= 0x9f)) return true;       // control characters
-  if (point == 0x2028 || point == 0x2029 || point == 0xfeff) return true;  // line and paragraph separators
-  return (point >= 0x200b && point <= 0x200f) || (point >= 0x202a && point <= 0x202e) ||  // invisible, reordering
-         (point >= 0x2066 && point <= 0x2069);
+// JSON's way for a code point beyond U+FFFF is two of them.
+void append_escape(std::string& out, std::uint32_t point) {
+  if (point > 0xffff) {
+    fmt::format_to(std::back_inserter(out), "\\u{:04x}", 0xd800 + ((point - 0x10000) >> 10));
+    point = 0xdc00 + (point & 0x3ff);
+  }
+  fmt::format_to(std::back_inserter(out), "\\u{:04x}", point);
 }
 
 }  // namespace
@@ -61,12 +65,13 @@ void append_escaped(std::string& out, std::string_view text, Quotes quotes) {
       out += static_cast<char>(point);
     } else if (point == '\n') {
       out += "\\n";
-    } else if (is_unsafe(point)) {
-      fmt::format_to(std::back_inserter(out), "\\u{:04x}", point);
     } else if (point == kReplacement) {
       out += "\xef\xbf\xbd";
+    } else if (const std::string_view character = before.substr(0, before.size() - text.size());
+               !is_printable(character)) {
+      append_escape(out, point);
     } else {
-      out += before.substr(0, before.size() - text.size());
+      out += character;
     }
   }
   if (cut) out += "...";
