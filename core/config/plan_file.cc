@@ -95,13 +95,19 @@ Status parse(const TomlEntry& entry, std::string key, round::WorkerTable& to) {
   round::WorkerValue value;
   FLUVIAL_TRY(parse(entry, value));
   if (entry.name.empty() || key.size() <= entry.name.size()) return to.values[key] = std::move(value), Status();
+  const std::vector<std::string>& parts = round::schedule_parts();
+  if (std::ranges::find(parts, entry.name) == parts.end()) {
+    const std::string near = closest(entry.name, parts);
+    if (!near.empty()) return expected("a part of a schedule; did you mean '" + near + "'?");
+    std::ranges::replace(key, '.', '_');
+    return expected(
+        "a part of a schedule (start, end, decay, ...), the only table within [worker]: give the value a key "
+        "of its own, worker." +
+        key);
+  }
   if (!entry.items.empty()) return expected("a number or a text, as a part of a schedule");
   key.resize(key.size() - entry.name.size() - 1);
-  const Status set = round::set_part(to.schedules[key], entry.name, value);
-  if (set.ok() || set.error().code != Code::kNotFound) return set;
-  const std::string near = closest(entry.name, round::schedule_parts());
-  return expected(near.empty() ? "a part of a schedule: " + set.error().message
-                               : "a part of a schedule; did you mean '" + near + "'?");
+  return round::set_part(to.schedules[key], entry.name, value);
 }
 
 bool is_bare(std::string_view key) {

@@ -225,9 +225,16 @@ TEST(PlanFile, RefusesWithFileLineKeyAndExpectation) {
             "dir/plan.toml:3: worker.lr.start = '1': expected a number or a text, as a part of a schedule");
   EXPECT_EQ(plan_refusal(head + "[worker]\nlr = {strat = 1}"),
             "dir/plan.toml:3: worker.lr.strat = '1': expected a part of a schedule; did you mean 'start'?");
-  EXPECT_EQ(plan_refusal(head + "[worker.sub]\nx = 1"),
-            "dir/plan.toml:3: worker.sub.x = '1': expected a part of a schedule: a schedule has schedule, start, end, "
-            "decay, every, rounds and warmup");
+  EXPECT_EQ(
+      plan_refusal(head + "[worker.sub]\nx = 1"),
+      "dir/plan.toml:3: worker.sub.x = '1': expected a part of a schedule (start, end, decay, ...), the only table "
+      "within [worker]: give the value a key of its own, worker.sub_x");
+  EXPECT_EQ(
+      plan_refusal(head + "[worker]\nsub = {layers = [1, 2]}"),
+      "dir/plan.toml:3: worker.sub.layers = '1': expected a part of a schedule (start, end, decay, ...), the only "
+      "table within [worker]: give the value a key of its own, worker.sub_layers");
+  EXPECT_EQ(plan_refusal(head + "[worker]\nsub = {}"),
+            "dir/plan.toml:3: worker.sub: expected a value, not an empty table");
   EXPECT_EQ(plan_refusal(head + "[worker.lr]\nstart = 1\nend = 0\nwarmup = 10"),
             "dir/plan.toml:5: worker.lr.warmup = 10: expected less than the 10 rounds of the schedule");
   EXPECT_EQ(plan_refusal(head + "[worker.lr]\nschedule = 'sine'\nstart = 1"),

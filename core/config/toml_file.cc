@@ -64,6 +64,10 @@ Status flatten(const toml::table& table, const std::string& prefix, const std::s
     entry.key = prefix + entry.name;
     entry.line = node.source().begin.line;
     if (const auto* inner = node.as_table()) {
+      if (inner->empty() && !prefix.empty()) {
+        return Error{Code::kInvalidArgument, where(path, entry.line) + ": " + printable(entry.key, 200) +
+                                                 ": expected a value, not an empty table"};
+      }
       FLUVIAL_TRY(flatten(*inner, entry.key + ".", path, arrays, entries));
       continue;
     }

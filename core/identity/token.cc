@@ -162,6 +162,12 @@ Result<EnrolmentToken> EnrolmentToken::parse(std::string_view text) {
     if (text.starts_with(kFamily)) {
       return Error{Code::kInvalidArgument, "the token is of another version than this program (fluvial-1)"};
     }
+    if (text.starts_with("\xef\xbb\xbf") || text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) {
+      return Error{
+          Code::kInvalidArgument,
+          "the token begins with a byte order mark (BOM), as some editors and shells write one: save its file as "
+          "plain ASCII, without a BOM, or copy the token alone"};
+    }
     return Error{Code::kInvalidArgument, "this is not an enrolment token: one starts with \"fluvial-1.\""};
   }
   const Error damaged{Code::kInvalidArgument, "the token is damaged (its checksum does not fit): copy it again, whole"};

@@ -74,6 +74,9 @@ TEST(Token, AnyChangedCharacterIsATypoAndNotAWrongToken) {
 TEST(Token, WhatIsNoTokenIsNamedSo) {
   EXPECT_THAT(EnrolmentToken::parse("").error().message, HasSubstr("not an enrolment token"));
   EXPECT_THAT(EnrolmentToken::parse("hello").error().message, HasSubstr("not an enrolment token"));
+  for (const char* mark : {"\xef\xbb\xbf", "\xff\xfe", "\xfe\xff"}) {
+    EXPECT_THAT(EnrolmentToken::parse(mark + make().token.to_text()).error().message, HasSubstr("without a BOM"));
+  }
   EXPECT_THAT(EnrolmentToken::parse("fluvial-2.abc").error().message, HasSubstr("another version"));
   EXPECT_THAT(EnrolmentToken::parse("fluvial-1." + std::string(100'000, 'A')).error().message, HasSubstr("damaged"));
 }

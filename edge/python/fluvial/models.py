@@ -289,7 +289,18 @@ def _check_target(tensor: Tensor, target: Any) -> None:
         raise ModelMismatch(f"tensor {tensor.name} is read-only; pass a copy of it")
 
 
+def _check_dense(name: str, given: Any) -> None:
+    """ModelMismatch: what stands for a tensor has no values of its own for each of its elements."""
+    if given is None:
+        raise ModelMismatch(
+            f"tensor {name} is None: a parameter that no loss reached has no gradient; give zeros, torch.zeros_like(parameter)"
+        )
+    if _is_torch(given) and str(given.layout) != "torch.strided":
+        raise ModelMismatch(f"tensor {name} is sparse ({given.layout}); give tensor.to_dense()")
+
+
 def _check_shape(tensor: Tensor, given: Any) -> None:
+    _check_dense(tensor.name, given)
     shape: Tuple[int, ...] = tuple(np.shape(given))
     if shape != tensor.shape:
         raise ModelMismatch(f"tensor {tensor.name} has shape {list(shape)}; in the run it is {list(tensor.shape)}")
@@ -318,6 +329,7 @@ def _source(tensor: Tensor, given: Any) -> Any:
 
 
 def _as_array(name: str, tensor: Any) -> np.ndarray:
+    _check_dense(name, tensor)
     if _is_torch(tensor):
         import torch
 
