@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "core/base/clock_limits.h"
+#include "core/base/format.h"
+#include "core/round/contribution.h"
 
 namespace fluvial::coordinator {
 namespace {
@@ -215,5 +217,23 @@ class Finder {
 }  // namespace
 
 std::vector<Problem> problems(const Situation& facts) { return Finder(facts).find(); }
+
+std::optional<std::string> heavy_sites_note(const round::Plan& plan, const std::map<NodeId, NodeEntry>& nodes) {
+  constexpr std::size_t kNamed = 5;
+  std::string names;
+  std::size_t count = 0;
+  for (const auto& [id, node] : nodes) {
+    const bool is_member = node.role == Role::kSite && !node.revoked_at && !node.removed_at;
+    if (!is_member || node.weight_max < round::kStaleWeightLimit || ++count > kNamed) continue;
+    names += format_text("{}{} (weight_max {})", names.empty() ? "" : ", ", node.name, node.weight_max);
+  }
+  if (!round::late_is_next(plan) || count == 0) return std::nullopt;
+  if (count > kNamed) names += format_text(" and {} more", count - kNamed);
+  return format_text(
+      "late = next and mode = async take no site whose token allows {} samples or more, and leave out {}: enrol it "
+      "anew "
+      "with a token of a smaller --weight-max, and give samples=n/1000 at all sites",
+      round::kStaleWeightLimit, names);
+}
 
 }  // namespace fluvial::coordinator

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "coordinator/logic/absence.h"
+#include "coordinator/logic/federation.h"
 #include "core/base/clock.h"
 #include "core/base/ids.h"
 
@@ -80,5 +82,8 @@ struct Problem {
 
 // The worst first.
 std::vector<Problem> problems(const Situation& facts);
+
+// For whoever starts a run: members that take no part in it, because their token allows too much (is_too_heavy).
+std::optional<std::string> heavy_sites_note(const round::Plan& plan, const std::map<NodeId, NodeEntry>& nodes);
 
 }  // namespace fluvial::coordinator

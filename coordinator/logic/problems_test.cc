@@ -139,6 +139,29 @@ TEST(Problems, WhatIsWrongWithAMemberNamesIt) {
   EXPECT_THAT(problems(facts), IsEmpty());
 }
 
+TEST(Problems, WhoStartsARunOfWindowsHearsWhomItLeavesOut) {
+  std::map<NodeId, NodeEntry> nodes;
+  for (std::uint32_t i = 1; i <= 8; ++i) {
+    nodes[NodeId(i)] = {.id = NodeId(i), .name = "site-" + std::to_string(i), .weight_max = round::kStaleWeightLimit};
+  }
+  nodes[NodeId(1)].weight_max -= 1;
+  nodes[NodeId(2)].removed_at = nodes[NodeId(3)].revoked_at = kThatNight;
+  nodes[NodeId(4)].role = Role::kAggregator;
+  round::Plan plan;
+  EXPECT_EQ(heavy_sites_note(plan, nodes), std::nullopt) << "a plain round takes them all";
+  round::set_mode("async", &plan);
+  EXPECT_THAT(heavy_sites_note(plan, nodes).value(),
+              HasSubstr("leave out site-5 (weight_max 1048576), site-6 (weight_max 1048576), site-7 (weight_max "
+                        "1048576), site-8 (weight_max 1048576): enrol it anew"));
+  for (auto& [id, node] : nodes) node.removed_at.reset(), node.revoked_at.reset();
+  EXPECT_THAT(heavy_sites_note(plan, nodes).value(), HasSubstr("site-7 (weight_max 1048576) and 1 more: "));
+  plan = {};
+  plan.late = "next";
+  EXPECT_TRUE(heavy_sites_note(plan, nodes).has_value());
+  for (auto& [id, node] : nodes) node.weight_max = 1'000'000;
+  EXPECT_EQ(heavy_sites_note(plan, nodes), std::nullopt);
+}
+
 TEST(Problems, ACertificateIsSpokenOfBeforeItEnds) {
   Situation facts = well();
   facts.members[0].certificate_ends = kThatNight + 24h * 15;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/base/printable.h"
 #include "core/wire/mapping.h"
 #include "core/wire/silence.h"
 
@@ -76,11 +77,7 @@ void put_ended(const EndedRun& ended, v1::RunEnded* out) {
 
 std::string_view task_kind_name(TaskKind kind) { return kind == TaskKind::kTrain ? "train" : "evaluate"; }
 
-std::string printable(std::string_view text, std::size_t bytes_max) {
-  std::string clean(text.substr(0, bytes_max));
-  std::replace_if(clean.begin(), clean.end(), [](char c) { return c != ' ' && !is_printable(c); }, '?');
-  return clean;
-}
+std::string printable(std::string_view text, std::size_t bytes_max) { return fluvial::printable(text, bytes_max); }
 
 Status check_name(std::string_view what, std::string_view name) {
   if (name.empty() || name.size() > kNameBytesMax || !std::all_of(name.begin(), name.end(), is_printable)) {
@@ -161,6 +158,7 @@ v1::LocalMessage task_message(const Task& task) {
   out.set_model_bytes(task.schema.model_bytes());
   out.set_local_steps(task.local_steps);
   out.set_optimizer(printable(task.optimizer));
+  out.set_weight_max(task.weight_max);
   wire::config_to_proto(task.config, out.mutable_parameters(), out.mutable_values());
   if (task.previous) {
     out.mutable_previous()->set_round(task.previous->round.value());
@@ -240,6 +238,7 @@ v1::LocalMessage update_refused_message(const RefusedUpdate& refused) {
   out.set_run(refused.run.value());
   out.set_round(refused.round.value());
   out.set_reason(printable(refused.reason));
+  out.set_weight_max(refused.weight_max);
   return message;
 }
 
@@ -332,7 +331,8 @@ Result<Task> task_from(const v1::Task& message) {
             .version = ModelVersion(message.version()),
             .schema = std::move(schema),
             .local_steps = message.local_steps(),
-            .optimizer = printable(message.optimizer())};
+            .optimizer = printable(message.optimizer()),
+            .weight_max = message.weight_max()};
   FLUVIAL_ASSIGN(task.config, wire::config_from_proto(message.parameters(), message.values()));
   if (message.has_previous()) {
     task.previous = Previous{RoundId(message.previous().round()), outcome_from_proto(message.previous().outcome())};
@@ -353,7 +353,7 @@ EndedRun ended_from(const v1::RunEnded& message) {
 }
 
 RefusedUpdate refused_from(const v1::UpdateRefused& message) {
-  return {RunId(message.run()), RoundId(message.round()), printable(message.reason())};
+  return {RunId(message.run()), RoundId(message.round()), printable(message.reason()), message.weight_max()};
 }
 
 }  // namespace fluvial::local

@@ -12,7 +12,7 @@
 
 namespace fluvial::local {
 
-// A peer's text, fit for a log line: printable ASCII, at most `bytes_max` of it.
+// A peer's text, fit for a log line: printable UTF-8, at most `bytes_max` of it.
 std::string printable(std::string_view text, std::size_t bytes_max = kReasonBytesMax);
 Status check_name(std::string_view what, std::string_view name);  // 1 to 64 printable ASCII characters, no blanks
 Status check_metrics(const Metrics& metrics);                     // count and names

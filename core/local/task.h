@@ -74,6 +74,7 @@ struct RefusedUpdate {
   RunId run;
   RoundId round;
   std::string reason;
+  std::uint64_t weight_max = 0;  // the reason is that the workers' weights are more than this together; 0: it is not
 };
 
 // A round of a run was committed: its model.
@@ -98,6 +99,7 @@ struct Task {
   std::string optimizer;             // the plan's, by name; empty for an evaluation
   round::WorkerConfig config;        // the plan's [worker] table; of a schedule, the number of this round
   std::optional<Previous> previous;  // of the worker it is given to
+  std::uint64_t weight_max = 0;      // of all the site's workers together; 0: not told, as for an evaluation
 };
 
 // The part of a result that is in place already while the worker goes on.

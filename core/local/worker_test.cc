@@ -85,7 +85,7 @@ TEST(Worker, SaysThatItCouldNotAndIsAskedAgain) {
   next(client);
   ASSERT_TRUE(client.fail("out of\nmemory").ok());
   agent.recorder().wait([](const Seen& seen) { return seen.failed.contains(TaskId(1)); });
-  EXPECT_EQ(agent.recorder().seen().failed.at(TaskId(1)), (Error{Code::kInternal, "out of?memory"}));
+  EXPECT_EQ(agent.recorder().seen().failed.at(TaskId(1)), (Error{Code::kInternal, "out of memory"}));
   agent.server().assign(worker, train_task(2));
   EXPECT_TRUE(answer(client, next(client)).ok());
   agent.recorder().wait([](const Seen& seen) { return seen.done.contains(TaskId(2)); });
@@ -135,13 +135,14 @@ TEST(Worker, HearsWhyWhatItGaveCountsNowhereIfItWantsTo) {
   RawPeer of_0_2(agent.socket());
   of_0_2.attach("gpu-1");
   agent.worker("gpu-1");
-  agent.server().update_refused({RunId(3), RoundId(7), "tensor 'w', value 42 is nan"});
+  agent.server().update_refused({RunId(3), RoundId(7), "tensor 'w', value 42 is nan", 40});
   agent.server().run_ended({RunId(3), "digits", "done"});
   const WorkerClient::Event told = client.next_event().value().value();
   ASSERT_TRUE(std::holds_alternative<RefusedUpdate>(told));
   EXPECT_EQ(std::get<RefusedUpdate>(told).run, RunId(3));
   EXPECT_EQ(std::get<RefusedUpdate>(told).round, RoundId(7));
   EXPECT_EQ(std::get<RefusedUpdate>(told).reason, "tensor 'w', value 42 is nan");
+  EXPECT_EQ(std::get<RefusedUpdate>(told).weight_max, 40u);
   EXPECT_TRUE(of_0_2.receive().has_run_ended()) << "it would take the other for nonsense";
 }
 

@@ -3,11 +3,25 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/format.h"
+
 namespace fluvial::edge {
 
-std::uint32_t weight_to_claim(const Offer& offer, std::uint32_t weight) {
-  if (offer.weight_max == 0 || weight <= offer.weight_max) return weight;
-  return static_cast<std::uint32_t>(offer.weight_max);
+Status check_weights(const std::vector<std::uint64_t>& weights, std::uint64_t weight_max) {
+  const std::uint64_t most = weight_max == 0 ? round::kWeightLimit - 1 : weight_max;
+  std::uint64_t total = 0;
+  for (const std::uint64_t weight : weights) {
+    if (weight > most - total) {
+      return Error{
+          Code::kPermissionDenied,
+          format_text("samples: a worker has {}, others of the site {}, and all together may have {}, as the "
+                      "site's token says (weight_max): give samples=n/1000 at all sites, or enrol this one with "
+                      "a token of a greater --weight-max",
+                      weight, total, most)};
+    }
+    total += weight;
+  }
+  return {};
 }
 
 namespace {

@@ -99,9 +99,9 @@ Verdict verdict_of(SiteId self, const round::ContributorSet& contributors, const
 // Why the site's update was refused, as the commit has it.
 std::string reason_of(SiteId self, const std::vector<round::Refusal>& refusals);
 
-// The weight that an update may claim in the round. A site that enrolled anew may have a greater maximum than the
-// record of a round that opened before; a parent refuses a weight above the record's.
-std::uint32_t weight_to_claim(const Offer& offer, std::uint32_t weight);
+// Of the site's workers, one each. kPermissionDenied when they are more together than the round has on record for the
+// site (0: not told), or than an update may have: one that claimed less would weigh less than it should in the mean.
+Status check_weights(const std::vector<std::uint64_t>& weights, std::uint64_t weight_max);
 
 // ---- effects ------------------------------------------------------------------------------------------------------
 struct FetchModel {  // then model_ready(); replaces a fetch of another model

@@ -262,13 +262,16 @@ TEST(SiteMachine, WhatIsMadeForARoundFitsIntoNoOtherOfThatName) {
   }
 }
 
-TEST(SiteMachine, ClaimsWhatTheRoundHasOnRecord) {
-  Offer told = offer(1);
-  EXPECT_EQ(weight_to_claim(told, 500), 500u) << "nothing was told";
-  told.weight_max = 100;
-  EXPECT_EQ(weight_to_claim(told, 500), 100u);
-  EXPECT_EQ(weight_to_claim(told, 100), 100u);
-  EXPECT_EQ(weight_to_claim(told, 20), 20u);
+TEST(SiteMachine, WorkersHaveNoMoreWeightTogetherThanTheRoundHasOnRecord) {
+  EXPECT_TRUE(check_weights({100}, 100).ok());
+  EXPECT_TRUE(check_weights({60, 40}, 100).ok());
+  EXPECT_EQ(check_weights({101}, 100).error().code, Code::kPermissionDenied);
+  EXPECT_EQ(check_weights({60, 41}, 100).error().message,
+            "samples: a worker has 41, others of the site 60, and all together may have 100, as the site's token says "
+            "(weight_max): give samples=n/1000 at all sites, or enrol this one with a token of a greater --weight-max");
+  EXPECT_EQ(check_weights({1, ~std::uint64_t{0}}, 100).error().code, Code::kPermissionDenied);
+  EXPECT_TRUE(check_weights({round::kWeightLimit - 1}, 0).ok()) << "nothing was told";
+  EXPECT_EQ(check_weights({round::kWeightLimit - 1, 1}, 0).error().code, Code::kPermissionDenied);
 }
 
 TEST(SiteMachine, ADeclineIsOfTheAttemptThatItWasOfferedLast) {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
-#include <cmath>
 #include <utility>
 
+#include "core/round/reported.h"
 #include "core/tree/limits.h"
 #include "core/wire/mapping.h"
 
@@ -158,16 +158,12 @@ void LogReport::train_failed(const Offer& offer, const Error& error) {
       .warn("training failed; this round goes on without this site", {{"reason", error.to_string()}});
 }
 
-void LogReport::encoded(const store::PendingInfo& info, std::uint32_t weight_trained, double seconds) {
+void LogReport::encoded(const store::PendingInfo& info, double seconds) {
   const telemetry::Logger log = log_of(info.start.run, info.start.round);
   metrics_.encode_seconds.observe(seconds);
   show(metrics_.update_norm, info.p_norm);
   show(metrics_.update_weight, static_cast<double>(info.start.weight));
   if (alone_) training_metrics_.set(info.start.metrics);
-  if (info.start.weight < weight_trained) {
-    log.warn("the update claims less than its weight; the round has less on record for this site",
-             {{"weight", weight_trained}, {"weight_claimed", info.start.weight}});
-  }
   say_not_finite(log, info.start.metrics);
   log.info("update encoded", {{"bytes", info.chunk_bytes},
                               {"norm", info.p_norm},
@@ -176,11 +172,12 @@ void LogReport::encoded(const store::PendingInfo& info, std::uint32_t weight_tra
                               {"seconds", seconds}});
 }
 
-// Views leave them out, and so does whoever looks for the best round: once a run and name that is said.
+// The round's mean is that of the other sites: once a run and name that is said.
 void LogReport::say_not_finite(const telemetry::Logger& log, const round::Metrics& metrics) {
   for (const auto& [name, value] : metrics) {
-    if (std::isfinite(value) || !not_finite_.insert(name).second) continue;
-    log.warn("a metric of the site's workers is no number; no view shows it", {{"metric", name}});
+    if (round::counts(value) || !not_finite_.insert(name).second) continue;
+    log.warn("a metric of the site's workers is not finite; the round's mean is that of the other sites",
+             {{"metric", name}});
   }
 }
 

@@ -54,7 +54,7 @@ class LogReport final : public SiteReport {
   void training(const Offer& offer) override;
   void trained(const Offer& offer, std::size_t workers, std::uint32_t weight, double seconds) override;
   void train_failed(const Offer& offer, const Error& error) override;
-  void encoded(const store::PendingInfo& info, std::uint32_t weight_trained, double seconds) override;
+  void encoded(const store::PendingInfo& info, double seconds) override;
   void pass_encoded(const store::PendingInfo& info) override;
   void pass_scaled(const Offer& offer, float factor) override;
   void not_encoded(const Offer& offer, const Error& error) override;

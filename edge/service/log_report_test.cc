@@ -64,7 +64,7 @@ TEST_F(LogReportTest, TheTrainingShareIsFromCommitToCommit) {
 }
 
 TEST_F(LogReportTest, AnUpdateIsCountedByWhatItCostAndWhatItWas) {
-  report_.encoded(info(1), 12, 0.25);
+  report_.encoded(info(1), 0.25);
   report_.sent(info(1), false, 0.5);
   report_.fetched(2);
   const std::string text = page();
@@ -113,7 +113,8 @@ TEST_F(LogReportTest, AMetricThatIsNoNumberIsSaidOnceARun) {
   const auto said = [&] {
     std::vector<std::string> names;
     for (const telemetry::Record& line : lines->records()) {
-      if (line.message != "a metric of the site's workers is no number; no view shows it") continue;
+      if (line.message != "a metric of the site's workers is not finite; the round's mean is that of the other sites")
+        continue;
       names.push_back(std::get<std::string>(line.fields.back().value));
     }
     return names;
@@ -125,7 +126,7 @@ TEST_F(LogReportTest, AMetricThatIsNoNumberIsSaidOnceARun) {
     for (const std::uint64_t round : {1, 2}) {
       store::PendingInfo of = info(round);
       of.start.metrics = {{"loss", std::numeric_limits<double>::quiet_NaN()}, {"accuracy", 0.5}};
-      report.encoded(of, 12, 0.25);
+      report.encoded(of, 0.25);
     }
   }
   EXPECT_THAT(said(), testing::ElementsAre("loss", "loss"));
@@ -135,7 +136,7 @@ TEST_F(LogReportTest, AnotherRunHasOtherMetrics) {
   Offer offer;
   offer.run = RunId(1);
   report_.round_opened(offer);
-  report_.encoded(info(1), 12, 0.25);
+  report_.encoded(info(1), 0.25);
   report_.round_opened(offer);
   EXPECT_THAT(page(), HasSubstr("training_metric{name=\"loss\"}"));
   offer.run = RunId(2);

@@ -334,7 +334,7 @@ void EdgeService::apply(const Train& effect) {
   trouble_.reset();
   site_.span_begun(offer.run, offer.round, round::SpanKind::kTrain);
   site_.report.training(offer);
-  trainers_.train({offer.run, offer.round, offer.plan, *held_},
+  trainers_.train({offer.run, offer.round, offer.plan, *held_, offer.weight_max},
                   [this, effect, begun = site_.runtime.clock.now()](Result<Trained> trained) {
                     on_trained(effect, begun, std::move(trained));
                   });
@@ -346,7 +346,10 @@ void EdgeService::on_trained(const Train& effect, TimePoint begun, Result<Traine
   if (!trained.ok()) {
     if (trained.error().code != Code::kCancelled) site_.report.train_failed(offer, trained.error());
     // Else the workers know: it is what one of them said, or that there are too few.
-    if (trained.error().code == Code::kInvalidArgument) news_.not_used(offer.run, offer.round, trained.error().message);
+    const bool is_too_heavy = trained.error().code == Code::kPermissionDenied;
+    if (is_too_heavy || trained.error().code == Code::kInvalidArgument) {
+      news_.not_used(offer.run, offer.round, trained.error().message, is_too_heavy ? offer.weight_max : 0);
+    }
     maker_.drop_early();
     news_.carry_out(news_.ends().train_failed());
     carry_out(machine_->train_failed(effect.work, trained.error()));

@@ -146,15 +146,13 @@ TEST_F(ServiceTest, TakesPartInARunToItsEnd) {
 }
 
 // It was enrolled anew, with a greater maximum, and the round is older.
-TEST_F(ServiceTest, ClaimsNoMoreWeightThanTheRoundHasOnRecord) {
+TEST_F(ServiceTest, SitsARoundOutThatHasLessWeightOnRecordThanItsWorkersTrainedWith) {
   parent_.set_weight_max(kSite, 12);  // its worker has 20
   start_site();
   parent_.joined.take();
   parent_.open_round(kSite, 1, model(0));
-  const transfer::StagedArrival first = parent_.arrivals.take();
-  EXPECT_EQ(first.what.contributors.find(kSite)->weight, 12u);
-  EXPECT_TRUE(log_->contains("the update claims less than its weight"));
-  parent_.commit(kSite, commit_of(1, &first));
+  const round::Decline declined = parent_.declines.take();
+  EXPECT_EQ(declined.refusal.error.code, Code::kPermissionDenied) << declined.refusal.error.message;
   parent_.set_weight_max(kSite, 100);
   parent_.open_round(kSite, 3, model(1));
   EXPECT_EQ(parent_.arrivals.take().what.contributors.find(kSite)->weight, 20u);

@@ -42,7 +42,7 @@ class SiteReport {
   virtual void trained(const Offer&, std::size_t /*workers*/, std::uint32_t /*weight*/, double /*seconds*/) {}
   virtual void train_failed(const Offer&, const Error&) {}
   virtual void encoding(const Offer&) {}  // the store is about to be asked; then encoded() or not_encoded()
-  virtual void encoded(const store::PendingInfo&, std::uint32_t /*weight_trained*/, double /*seconds*/) {}
+  virtual void encoded(const store::PendingInfo&, double /*seconds*/) {}
   virtual void not_encoded(const Offer&, const Error&) {}
   // Of a round with several passes: a later one of its submission; then pass_encoded() or not_encoded().
   virtual void encoding_pass(const Offer&) {}

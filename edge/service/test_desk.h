@@ -48,6 +48,7 @@ class DeskTest : public testing::Test {
     job.run = RunId(1);
     job.round = RoundId(round);
     job.plan = plan_;
+    job.weight_max = weight_max_;
     const std::vector<float> base(4, 1.0F);
     job.base = held_model(RunId(1), 1, round::Schema::make({{"w", round::DType::kF32, {4}}}).value(),
                           std::as_bytes(std::span(base)));
@@ -84,6 +85,7 @@ class DeskTest : public testing::Test {
   TestRuntime runtime_;
   TrainerDesk desk_;
   round::Plan plan_;
+  std::uint64_t weight_max_ = 0;
   std::vector<std::pair<local::WorkerId, local::Task>> given_;
   std::vector<bool> working_;  // each time that it changed
   std::vector<std::pair<local::WorkerId, RoundId>> told_;

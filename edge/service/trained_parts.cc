@@ -3,34 +3,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <iterator>
 #include <string>
 #include <utility>
 
+#include "core/round/reported.h"
+#include "edge/logic/site_machine.h"
 #include "edge/service/gpus.h"
 
 namespace fluvial::edge {
 namespace {
 
+// What counts nowhere at one worker counts nowhere for the site, unless another has a value that does.
 round::Metrics mean_metrics(const std::vector<UnitAnswers>& units) {
-  struct Sum {
-    double value = 0;
-    double weight = 0;
-  };
-  std::map<std::string, Sum> sums;
+  round::MetricMeans means;
   for (const UnitAnswers& unit : units) {
-    for (const Answer& answer : unit) {
-      const auto weight = static_cast<double>(answer.result.weight);
-      for (const auto& [name, value] : answer.result.metrics) {
-        sums[name].value += value * weight;
-        sums[name].weight += weight;
-      }
-    }
+    for (const Answer& answer : unit) means.add(answer.result.metrics, answer.result.weight);
   }
-  round::Metrics metrics;
-  for (const auto& [name, sum] : sums) {
-    if (metrics.size() == local::kMetricsMax) break;
-    metrics.emplace(name, sum.value / sum.weight);
+  round::Metrics metrics = means.means();
+  if (metrics.size() > local::kMetricsMax) {
+    metrics.erase(std::next(metrics.begin(), static_cast<std::ptrdiff_t>(local::kMetricsMax)), metrics.end());
   }
   return metrics;
 }
@@ -94,28 +86,23 @@ Status check_unit(const UnitAnswers& answers, std::uint64_t model_bytes, std::si
   return round::check_tiles(ranges, model_bytes);
 }
 
-Result<Trained> join_parts(HeldModel base, std::vector<UnitAnswers> units) {
+Result<Trained> join_parts(HeldModel base, std::vector<UnitAnswers> units, std::uint64_t weight_max) {
+  std::vector<std::uint64_t> weights;
+  for (const UnitAnswers& unit : units) weights.push_back(unit.front().result.weight);
+  FLUVIAL_TRY(check_weights(weights, weight_max));
   Trained trained;
   trained.base = std::move(base);
   trained.metrics = mean_metrics(units);
-  std::uint64_t total = 0;
   for (UnitAnswers& unit : units) {
-    const std::uint64_t weight = unit.front().result.weight;
-    if (weight == 0 || weight >= round::kWeightLimit - total) {
-      return Error{Code::kInvalidArgument,
-                   fmt::format("a worker's weight is {} after {} of the others, expected 1 to {} "
-                               "in all",
-                               weight, total, round::kWeightLimit - 1)};
-    }
-    total += weight;
-    TrainedPart part{.weight = static_cast<std::uint32_t>(weight), .update = unit.front().result.update};
+    TrainedPart part{.weight = static_cast<std::uint32_t>(unit.front().result.weight),
+                     .update = unit.front().result.update};
+    trained.weight += part.weight;
     for (Answer& answer : unit) {
       part.shards.push_back({std::move(answer.worker), std::move(answer.result.model), std::move(answer.result.ranges),
                              std::move(answer.result.device)});
     }
     trained.parts.push_back(std::move(part));
   }
-  trained.weight = static_cast<std::uint32_t>(total);
   return trained;
 }
 

@@ -1,6 +1,7 @@
 // What several workers brought, as one.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "core/local/task.h"
@@ -22,7 +23,7 @@ inline constexpr std::size_t kGroupRangesMax = std::size_t{1} << 22;  // of a gr
 Status check_unit(const UnitAnswers& answers, std::uint64_t model_bytes, std::size_t ranges_max = kGroupRangesMax);
 
 // At least one unit, each checked. Metrics: the mean weighted by samples, over those workers that report one.
-// kInvalidArgument when the weights do not sum to 1 .. 2^29 - 1.
-Result<Trained> join_parts(HeldModel base, std::vector<UnitAnswers> units);
+// kPermissionDenied: check_weights().
+Result<Trained> join_parts(HeldModel base, std::vector<UnitAnswers> units, std::uint64_t weight_max);
 
 }  // namespace fluvial::edge

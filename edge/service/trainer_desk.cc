@@ -198,6 +198,7 @@ local::Task TrainerDesk::task_for(const Worker& worker) {
   task.model = what.base.bytes;
   task.local_steps = what.plan.local_steps;
   task.optimizer = round::optimizer_name(what.plan.optimizer.kind);
+  task.weight_max = what.weight_max;
   task.config = what.plan.worker.values;  // an opening has no schedules
   task.previous = previous_of(outcomes_.of(what.run, worker.info.name));
   return task;
@@ -336,7 +337,7 @@ void TrainerDesk::finish(Ruling ruling) {
     crew_.went_short();
     log_of(job).warn("some workers have no result; the update is made without them", {{"workers", units.size()}});
   }
-  job.done(join_parts(std::move(job.what.base), std::move(units)));
+  job.done(join_parts(std::move(job.what.base), std::move(units), job.what.weight_max));
 }
 
 // ---- deadlines -------------------------------------------------------------------------------------------------

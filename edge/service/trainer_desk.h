@@ -46,7 +46,8 @@ class TrainerDesk final : public local::WorkerHandler {
   // `done` once, later: with the results of those workers that the plan's workers.missing lets it go with, in the order
   // of their tasks. A task whose worker goes away is given to another that had none in this job. kDeadlineExceeded: too
   // few workers, or none answered in time; kUnavailable: one is missing, and the plan says decline; kInternal: what the
-  // worker said; kInvalidArgument: ranks of a group that contradict each other, or weights that no update may have.
+  // worker said; kInvalidArgument: ranks of a group that contradict each other; kPermissionDenied: more weight than the
+  // site may have.
   void train(TrainJob job, Trainers::Done done);
   void run_ended(RunId run);  // its job, if it waits for workers, is over: kCancelled. Who works goes on
   void stop();                // no more calls of `done`

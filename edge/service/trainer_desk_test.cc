@@ -31,6 +31,29 @@ TEST_F(DeskTest, WaitsForItsWorkersAndJoinsWhatTheyBringInTheirOrder) {
   EXPECT_EQ(trained.workers(), (std::vector<std::string>{"trainer-0", "trainer-1"}));
 }
 
+// An update that claimed less would weigh less than it should, beside those of sites that may say what they have.
+TEST_F(DeskTest, MoreSamplesThanTheSiteMayHaveAreRefusedAndNotCut) {
+  weight_max_ = 40;
+  attach(1, "trainer-0");
+  attach(2, "trainer-1");
+  train();
+  EXPECT_EQ(given_[0].second.weight_max, 40u) << "it is told to the workers";
+  answer(0, 10, 1.0);
+  answer(1, 30, 1.0);
+  EXPECT_EQ(done()->weight, 40u);
+  train(3);
+  answer(2, 11, 1.0);
+  answer(3, 30, 1.0);
+  const Error together = done().error();
+  EXPECT_EQ(together.code, Code::kPermissionDenied);
+  EXPECT_TRUE(
+      together.message.starts_with("samples: a worker has 30, others of the site 11, and all together may have 40"));
+  train(4);
+  answer(4, 41, 1.0);
+  answer(5, 1, 1.0);
+  EXPECT_EQ(done().error().code, Code::kPermissionDenied);
+}
+
 TEST_F(DeskTest, ATaskWhoseWorkerGoesAwayIsGivenToASpareOne) {
   attach(1, "trainer-0");
   attach(2, "trainer-1");
@@ -130,7 +153,7 @@ TEST_F(DeskTest, FailsWhenAllFailOrTheWeightIsNone) {
   train();
   answer(2, 1, 1.0);
   answer(3, round::kWeightLimit - 1, 1.0);
-  EXPECT_EQ(done().error().code, Code::kInvalidArgument);
+  EXPECT_EQ(done().error().code, Code::kPermissionDenied) << "no update may weigh that much";
 }
 
 // ---- workers.missing = "decline" -------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct TrainJob {
   RoundId round;
   round::Plan plan;
   HeldModel base;
+  std::uint64_t weight_max = 0;  // of the site, in the round's record; 0: not told
 };
 
 class Trainers {

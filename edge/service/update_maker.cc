@@ -70,7 +70,7 @@ UpdateJob UpdateMaker::job_of(const Offer& offer, const Trained& trained, Partia
   job.base = trained.base.bytes->bytes();
   job.parts = views_of(trained.parts);
   job.late_factor = round::late_factor(offer.late);
-  job.weight = weight_to_claim(offer, trained.weight);
+  job.weight = trained.weight;
   job.metrics = trained.metrics;
   job.workers = trained.workers();
   job.reduction = reduction_;
@@ -161,7 +161,7 @@ net::Awaitable<void> UpdateMaker::run(Encode effect, Trained trained, SharedByte
   }
   report(offer, made);
   note_spans(offer, begun, made);
-  site_.report.encoded(update->info(), trained.weight, seconds_since(site_.runtime.clock, begun));
+  site_.report.encoded(update->info(), seconds_since(site_.runtime.clock, begun));
   events_.encoded(effect.work, std::move(*update));
 }
 

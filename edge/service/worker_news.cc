@@ -27,8 +27,8 @@ void WorkerNews::model_held(const HeldModel& model) {
   carry_out(ends_.model_held(model.ref));
 }
 
-void WorkerNews::not_used(RunId run, RoundId round, const std::string& reason) {
-  if (!site_.stopping) trainers_.update_refused({run, round, reason});
+void WorkerNews::not_used(RunId run, RoundId round, const std::string& reason, std::uint64_t weight_max) {
+  if (!site_.stopping) trainers_.update_refused({run, round, reason, weight_max});
 }
 
 void WorkerNews::refused(RunId run, RoundId round, const std::string& reason) {

@@ -28,8 +28,9 @@ class WorkerNews {
   const RunEnds& ends() const { return ends_; }
   void model_held(const HeldModel& model);
   void carry_out(RunEffects effects);  // of ends()
-  // What was trained in that round cannot be used, by the site itself: each time.
-  void not_used(RunId run, RoundId round, const std::string& reason);
+  // What was trained in that round cannot be used, by the site itself: each time. `weight_max`: the workers' weights
+  // are more than that together.
+  void not_used(RunId run, RoundId round, const std::string& reason, std::uint64_t weight_max = 0);
   // The update of that round was refused: told once, though each attempt refuses it anew and the commit says it again.
   void refused(RunId run, RoundId round, const std::string& reason);
   void stop() { model_here_.notify_all(); }

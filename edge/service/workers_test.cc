@@ -142,6 +142,7 @@ TEST_F(WorkersTest, HearAtOnceWhyWhatTheyGaveCountsNowhere) {
     const local::RefusedUpdate refused = next<local::RefusedUpdate>(client);
     EXPECT_EQ(refused.run, kRun);
     EXPECT_EQ(refused.round, RoundId(round));
+    EXPECT_EQ(refused.weight_max, 0u) << "it is not for their weight";
     return refused.reason;
   };
   std::vector<float> values = draw(51, kValues);
@@ -169,6 +170,21 @@ TEST_F(WorkersTest, HearAtOnceWhyWhatTheyGaveCountsNowhere) {
   parent_.commit(kSite, refuses);
   EXPECT_EQ(told(3), "an aggregator above found it spoilt");
   EXPECT_TRUE(log_->contains("an aggregator above found it spoilt"));
+}
+
+TEST_F(WorkersTest, HearThatTheirSamplesAreMoreThanTheirSiteMayHave) {
+  start(1);
+  parent_.set_weight_max(kSite, 12);
+  WorkerClient client = attach({.name = "gpu-0"});
+  ResultBuffer buffer = ResultBuffer::create(kModelBytes).value();
+  parent_.open_round(kSite, 1, plain_model(0));
+  EXPECT_EQ(next<Task>(client).weight_max, 12u);
+  fill(buffer, draw(51, kValues));
+  ASSERT_TRUE(client.submit(buffer, {.weight = 13, .update = true}).ok());
+  const local::RefusedUpdate refused = next<local::RefusedUpdate>(client);
+  EXPECT_EQ(refused.weight_max, 12u);
+  EXPECT_THAT(refused.reason, testing::HasSubstr("a worker has 13"));
+  EXPECT_EQ(parent_.declines.take().round, RoundId(1)) << "before anything is encoded";
 }
 
 TEST_F(WorkersTest, WhoAttachesAfterTheEndIsToldOfIt) {

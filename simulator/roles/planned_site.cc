@@ -199,7 +199,7 @@ Result<PlannedSite::Submission> PlannedSite::make(const edge::Offer& offer) {
   store::PendingInfo& info = submission.info;
   info.start.run = offer.run;
   info.start.round = offer.round;
-  info.start.weight = edge::weight_to_claim(offer, static_cast<std::uint32_t>(cast_.weight_max(host())));
+  info.start.weight = static_cast<std::uint32_t>(std::min(cast_.weight_max(host()), offer.weight_max));
   info.start.base = offer.base.digest;
   info.incarnation = uplink_.incarnation();
   info.submission = ++submissions_;

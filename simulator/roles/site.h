@@ -35,7 +35,7 @@ class SiteRole final : public Node, private edge::SiteReport {
   // ---- what it does
   void model_refused(const round::ModelRef&, const Error& why) override;
   void encoding(const edge::Offer& offer) override;
-  void encoded(const store::PendingInfo& info, std::uint32_t, double) override;
+  void encoded(const store::PendingInfo& info, double) override;
   void not_encoded(const edge::Offer& offer, const Error& why) override;
   void encoding_pass(const edge::Offer&) override;
   void pass_encoded(const store::PendingInfo& info) override;

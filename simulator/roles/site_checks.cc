@@ -59,16 +59,15 @@ void SiteRole::take_in(const edge::Offer& offer, bool lost, const CarriedBounds&
   cast_.checks().rounds().worked_for(self(), offer.run, offer.round, offer.plan);
   const TrainingResult& made = trainers_.last();
   const bool is_warm = offer.pass && offer.pass->state;
-  const std::uint64_t weight = std::min<std::uint64_t>(made.weight, offer.weight_max);  // as the round records it
   cast_.checks().sites().beginning(self(), offer.run, offer.continues);
   cast_.checks().sites().encoding(self(), offer.run,
-                                  {offer.round, made.update, made.integers, weight, lost, offer.plan,
+                                  {offer.round, made.update, made.integers, made.weight, lost, offer.plan,
                                    is_warm ? std::optional(offer.pass->state->digest) : std::nullopt},
                                   bounds, malice_.is_wicked());
   faults_before_ = world().disk(host()).faults_met();
 }
 
-void SiteRole::encoded(const store::PendingInfo& info, std::uint32_t, double) {
+void SiteRole::encoded(const store::PendingInfo& info, double) {
   submission_ = info;
   pass_.reset();
   decided_ = false;

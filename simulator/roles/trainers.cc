@@ -51,6 +51,7 @@ TrainingResult SiteTrainers::made_up(const edge::TrainJob& job) {
 
 Result<edge::Trained> SiteTrainers::trained(edge::TrainJob job) {
   last_ = cast_.lessons() != nullptr ? taught(job) : made_up(job);
+  last_.weight = static_cast<std::uint32_t>(std::min<std::uint64_t>(last_.weight, job.weight_max));  // as it is told
   FLUVIAL_ASSIGN(std::shared_ptr<const local::SharedModel> model, local::SharedModel::copy_of(last_.model.span()));
   edge::Trained trained;
   trained.weight = last_.weight;

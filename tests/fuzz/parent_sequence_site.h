@@ -166,7 +166,7 @@ class Worker final : public edge::Trainers {
     FLUVIAL_CHECK(sha256(job.base.bytes->bytes()) == opening.base.digest && job.base.schema == schema(),
                   "trains on other bytes");
     world_.after(kSiteHost, std::chrono::milliseconds(2),
-                 [base = std::move(job.base), done = std::move(done)]() mutable { done(result(std::move(base))); });
+                 [job = std::move(job), done = std::move(done)]() mutable { done(result(std::move(job))); });
   }
   void committed(local::CommittedModel) override {}
   void none_committed() override {}
@@ -178,7 +178,8 @@ class Worker final : public edge::Trainers {
   std::size_t workers() const override { return 1; }
 
  private:
-  static Result<edge::Trained> result(edge::HeldModel base) {
+  static Result<edge::Trained> result(edge::TrainJob job) {
+    edge::HeldModel& base = job.base;
     std::vector<float> values(kValues);
     std::int64_t integer = 0;
     round::split_model(schema(), base.bytes->bytes(), values, std::span(&integer, 1));
@@ -187,8 +188,9 @@ class Worker final : public edge::Trainers {
     FLUVIAL_TRY(round::join_model(schema(), values, std::span(&integer, 1), bytes.span()));
     FLUVIAL_ASSIGN(std::shared_ptr<const local::SharedModel> trained, local::SharedModel::copy_of(bytes.span()));
     edge::Trained made;
-    made.weight = 5;
-    made.parts.push_back({{{"worker", std::move(trained), round::ByteRanges::whole(base.ref.bytes)}}, 5, false});
+    made.weight = static_cast<std::uint32_t>(std::min<std::uint64_t>(5, job.weight_max));
+    made.parts.push_back(
+        {{{"worker", std::move(trained), round::ByteRanges::whole(base.ref.bytes)}}, made.weight, false});
     made.base = std::move(base);
     return made;
   }
@@ -248,8 +250,8 @@ class Site final : public TownNode, private edge::SiteReport {
   void encoding(const edge::Offer& offer) override {
     FLUVIAL_CHECK(truth_.is_opened(offer.run, offer.round), "encodes for a round that is not open");
   }
-  void encoded(const store::PendingInfo& info, std::uint32_t weight, double) override {
-    FLUVIAL_CHECK(weight == 5 && info.start.weight <= 5, "a weight that it has not trained with");
+  void encoded(const store::PendingInfo& info, double) override {
+    FLUVIAL_CHECK(info.start.weight <= 5, "a weight that it has not trained with");
     submission_ = info;
   }
   void resolving(const store::PendingInfo& info, Outcome outcome) override {

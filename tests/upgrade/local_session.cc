@@ -65,6 +65,7 @@ LocalMessage task() {
                  {"widths", std::vector<double>{8, 16}},
                  {"layers", std::vector<std::string>{"conv1", "fc"}}};
   task.previous = local::Previous{RoundId(7), local::ResultOutcome::kCounted};
+  task.weight_max = 1'000'000;
   return local::task_message(task);
 }
 
@@ -111,6 +112,7 @@ std::vector<LocalFrame> local_session_of_this_version() {
   add("worker", local::failed_message(local::TaskId(8), "out of memory"));
   add("agent", committed());
   add("agent", local::update_refused_message({RunId(3), RoundId(8), "tensor 'w', value 2 is nan after training"}));
+  add("agent", local::update_refused_message({RunId(3), RoundId(8), "samples: a worker has 41", 40}));
   add("agent", local::run_ended_message({RunId(3), "digits", "done"}));
   add("agent", local::detach_message("draining"));
   return frames;

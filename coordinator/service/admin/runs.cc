@@ -4,6 +4,7 @@
 #include <boost/json.hpp>
 #include <utility>
 
+#include "coordinator/logic/problems.h"
 #include "coordinator/model/passes.h"
 #include "coordinator/service/admin/resources.h"
 #include "coordinator/service/admin/waits.h"
@@ -12,6 +13,7 @@
 #include "core/aggregate/plan_codec.h"
 #include "core/aggregate/plan_notes.h"
 #include "core/aggregate/server_optimizer.h"
+#include "core/base/printable.h"
 #include "core/digest/sha256.h"
 #include "core/round/sampling.h"
 #include "core/store/plan_json.h"
@@ -319,6 +321,7 @@ net::Awaitable<Reply> start(Context* admin, Call call) {
   }
   if (!plan.ok()) co_return plan.error();
   if (!run.ok()) co_return run.error();
+  if (const auto note = heavy_sites_note(*plan, admin->book().nodes())) begun.notes.emplace_back(*note);
   store::AuditEntry entry = call.entry(store::AuditKind::kRunStarted);
   entry.run = *run;
   entry.detail = std::move(begun.detail);
@@ -334,10 +337,9 @@ Result<std::string> reason_of(const std::string& body) {
   if (body.empty()) return reason;
   FLUVIAL_ASSIGN(const json::object object, parse_object(body));
   FLUVIAL_ASSIGN(const std::string given, text_of(object, "reason", ""));
-  const bool is_clean = std::ranges::none_of(given, [](char c) { return static_cast<unsigned char>(c) < ' '; });
-  if (given.size() > kGivenReasonBytesMax || !is_clean) {
-    return Error{Code::kInvalidArgument,
-                 "reason: expected at most " + std::to_string(kGivenReasonBytesMax) + " bytes in one line"};
+  if (given.size() > kGivenReasonBytesMax || !is_printable(given)) {
+    return Error{Code::kInvalidArgument, "reason: expected at most " + std::to_string(kGivenReasonBytesMax) +
+                                             " bytes in one line, without control characters"};
   }
   return given.empty() ? reason : reason + ": " + given;
 }

@@ -24,6 +24,7 @@ from .errors import (
     RoundClosed,
     RunEnded,
     RunFailed,
+    TooManySamples,
     UnknownRun,
     UpdateRefused,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "RunFailed",
     "Scaffold",
     "Site",
+    "TooManySamples",
     "UnknownRun",
     "UpdateRefused",
     "admin",

@@ -80,6 +80,7 @@ _LOCAL = {
         "Previous previous",
         "repeated WorkerValue values",
         "string optimizer",
+        "uint64 weight_max",
     ],
     "TaskReady": [
         "uint64 id",
@@ -101,7 +102,7 @@ _LOCAL = {
     "RunActive": ["uint64 run", "string run_name"],
     "RunEnded": ["uint64 run", "string run_name", "string state"],
     "Committed": ["uint64 run", "string run_name", "uint64 round", "uint64 version", "uint64 model_bytes"],
-    "UpdateRefused": ["uint64 run", "uint64 round", "string reason"],
+    "UpdateRefused": ["uint64 run", "uint64 round", "string reason", "uint64 weight_max"],
 }
 _ENUMS = {
     "WorkerValue": ("Kind", ["KIND_UNSPECIFIED", "KIND_BOOLEAN", "KIND_TEXT", "KIND_NUMBERS", "KIND_TEXTS"]),

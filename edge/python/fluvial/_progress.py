@@ -49,9 +49,13 @@ class Waiting:
         try:
             return self._receive(channel, timeout_s)
         except TimeoutError as error:
-            if not self._note:
-                raise
-            raise TimeoutError(f"{error}; {self._note}") from error
+            raise TimeoutError(self._in_vain()) from error
+
+    def _in_vain(self) -> str:
+        said = f"{self._who} has waited in vain for {self._what}, for {time.monotonic() - self._begun:.3g} s"
+        for there, wanted in sorted(self._warned):
+            said += f"; there is work of run {there!r}{_perhaps(there, wanted)}"
+        return "; ".join(filter(None, (said, self._note, self._hint)))
 
     def _receive(self, channel: Any, timeout_s: Optional[float]) -> Any:
         end = None if timeout_s is None else time.monotonic() + timeout_s

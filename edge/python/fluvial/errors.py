@@ -27,6 +27,10 @@ class PlanMismatch(FluvialError, ValueError):
     """The run's plan is not one for what was asked; the message names the plan's key."""
 
 
+class TooManySamples(FluvialError, ValueError):
+    """`samples` of a site's workers are more together than its token allows; the message says by what to divide, at all sites."""
+
+
 class RoundClosed(FluvialError):
     """The round has its answer already: submit once a round, and before asking for the next."""
 

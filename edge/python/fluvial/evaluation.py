@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 import warnings
 from typing import Any, Callable, Dict, Generator, Iterator, Mapping, Optional, Set, Tuple
 
@@ -22,11 +23,11 @@ import numpy as np
 from . import _messages, _places, models
 from ._channel import Channel
 from ._ends import Ends
+from ._numbers import metrics_of, warn_of_not_finite
 from ._progress import Waiting
 from ._shared import SharedModel
 from .config import Config, config_of
 from .errors import AgentUnavailable, ProtocolError, RoundClosed
-from .round import check_metrics, warn_of_not_finite
 from .schema import Schema
 from .selection import Only
 
@@ -70,7 +71,7 @@ def evaluate(
             if reconnect_s <= 0:
                 raise
             continue  # nobody is there to take it; the next model comes from whoever is there by then
-        results[given.round] = {key: float(value) for key, value in metrics.items()}
+        results[given.round] = metrics_of(metrics)
     return results
 
 
@@ -144,11 +145,12 @@ class _Evaluator:
 
     def _next(self, timeout_s: Optional[float]) -> Optional["Evaluation"]:
         run = self._run
+        end = None if timeout_s is None else time.monotonic() + timeout_s  # whatever else comes meanwhile
         waiting = Waiting(f"evaluator at {self.channel.node}", f"a model of run {run!r}" if run else "a committed model")
         if run is not None and self._ends.before(self.channel.ended, run, waiting):
             return None
         while True:
-            message, descriptor = self._receive(waiting, timeout_s)
+            message, descriptor = self._receive(waiting, None if end is None else max(0.0, end - time.monotonic()))
             body = message.WhichOneof("body")
             if body == "task":
                 if descriptor is None:
@@ -210,13 +212,12 @@ class Evaluation:
         """The result; once. Numbers by name."""
         if not self._open:
             raise RoundClosed(f"the model of round {self.round} has its result already")
-        check_metrics(metrics)
+        numbers = metrics_of(metrics)
         of = f"the evaluation of round {self.round} of {self.run}"
-        warn_of_not_finite(metrics, of, self.run, self._evaluator.not_finite)
+        warn_of_not_finite(numbers, of, self.run, self._evaluator.not_finite)
         message = _messages.LocalMessage()
         message.task_done.id = self._id
-        for key, value in metrics.items():
-            message.task_done.metrics[key] = float(value)
+        message.task_done.metrics.update(numbers)
         self._open = False
         self._channel.send(message)
 

@@ -43,6 +43,7 @@ class OverlappedRound(Round):
         self.number = before.number + 1
         self.version = before.version + 1
         self.local_steps = before.local_steps
+        self.samples_max = before.samples_max
         self.config = before.config
         self.parameters = before.parameters
         self.optimizer = before.optimizer

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-import warnings
-from typing import TYPE_CHECKING, Any, Container, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
+from typing import TYPE_CHECKING, Any, Container, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from . import _messages, _pieces, _precision, models
+from ._numbers import SAMPLES_MAX, Metrics, metrics_of, samples_of, warn_of_not_finite
 from ._results import Given, HostResult, Result, Starts
 from ._shared import SharedModel
 from .config import Config, config_of
@@ -20,11 +19,6 @@ from .selection import Only
 
 if TYPE_CHECKING:
     from .site import Site
-
-_WEIGHT_MAX = 2**29 - 1
-_METRICS_MAX = 64
-_METRIC_NAME_MAX = 64
-Metrics = Optional[Mapping[str, float]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +56,7 @@ class Round:
         self.number: int = task.round
         self.version: int = task.version  # of the model
         self.local_steps: int = task.local_steps
+        self.samples_max: int = task.weight_max or SAMPLES_MAX  # of all the site's workers together, as its token says
         self.config: Config = config_of(task)  # the plan's [worker] table, as it is in this round
         self.parameters: Dict[str, float] = dict(task.parameters)  # its numbers alone
         self.optimizer: str = task.optimizer  # the plan's optimizer.name; empty: an agent of an earlier version
@@ -110,12 +105,14 @@ class Round:
 
         Once a round. The model's values are copied out before this returns, so training may go on at once.
 
-        samples: the weight in the mean. What is more than the site's token allows is cut off (weight_max: 1,000,000 unless it
-        was told).
+        samples: the weight in the mean. TooManySamples: more than the site's token allows (`samples_max`, 1,000,000 unless it was
+        told): divide by 1000 at all sites. So does the next rounds() when the site's workers have more together.
 
-        A BatchNorm's running statistics are averaged with the server optimizer `fedavg` alone. One with momentum, or an
-        adaptive one, takes its step with them, too, and running_var may become negative: use fedavg, keep them out with
-        `only`, or use GroupNorm.
+        metrics: numbers by name. The round has the mean of those that are finite, weighted with `samples`.
+
+        A BatchNorm's running statistics are averaged, whatever the server optimizer does with the parameters (but for
+        `onebit_adam`): the plan's `optimizer.averaged` names them. With codecs other than fp32, bf16 and fp16, in windows and with
+        `late = "next"` a small running_var may become negative: keep them out with `only`, or use GroupNorm.
 
         overlap: do not wait for the round. `rounds()` yields the next one at once, from the model submitted here; its
         `submit` waits for the committed model and hands over that plus what was trained in the meantime. So an update
@@ -249,15 +246,12 @@ class Round:
         return self._checked(given)
 
     def _answer(self, samples: int, metrics: Metrics) -> Any:
-        """The answer to the task, without an id yet; ValueError for what an agent would refuse."""
-        if int(samples) != samples or not 1 <= samples <= _WEIGHT_MAX:
-            raise ValueError(f"samples is {samples}, expected a whole number from 1 to {_WEIGHT_MAX}")
-        check_metrics(metrics or {})
-        warn_of_not_finite(metrics or {}, f"round {self.number} of {self.run}", self.run, self._site._not_finite)
+        """The answer to the task, without an id yet; ValueError and TypeError for what an agent would refuse."""
         message = _messages.LocalMessage()
-        message.task_done.weight = int(samples)
-        for key, value in (metrics or {}).items():
-            message.task_done.metrics[key] = float(value)
+        message.task_done.weight = samples_of(samples, self.samples_max)
+        numbers = metrics_of(metrics)
+        warn_of_not_finite(numbers, f"round {self.number} of {self.run}", self.run, self._site._not_finite)
+        message.task_done.metrics.update(numbers)
         return message
 
     def _check_is_mean(self, who: str) -> None:
@@ -339,24 +333,3 @@ class Round:
 
     def __repr__(self) -> str:
         return f"<fluvial.Round {self.number} of {self.run}, {self.local_steps} local steps>"
-
-
-def check_metrics(metrics: Mapping[str, float]) -> None:
-    if len(metrics) > _METRICS_MAX:
-        raise ValueError(f"{len(metrics)} metrics are too many: at most {_METRICS_MAX}")
-    for name in metrics:
-        if not (1 <= len(name) <= _METRIC_NAME_MAX and all("!" <= letter <= "~" for letter in name)):
-            raise ValueError(f"metric {name!r}: a name is 1 to {_METRIC_NAME_MAX} printable ASCII characters, no blanks")
-
-
-def warn_of_not_finite(metrics: Mapping[str, float], of: str, run: str, warned: Set[Tuple[str, str]]) -> None:
-    """RuntimeWarning, once a run and name: views leave NaN and infinities out, and so does whoever looks for the best."""
-    for name, value in metrics.items():
-        if not math.isfinite(value) and (run, name) not in warned:
-            warned.add((run, name))
-            warnings.warn(
-                f"metric {name!r} is {float(value)} in {of}: no view shows it, and early stopping and models_kept_best pass "
-                "the round over; later ones of that name are left out without a word",
-                RuntimeWarning,
-                stacklevel=4,
-            )

@@ -15,11 +15,12 @@ import numpy as np
 from . import _messages, _places, models
 from ._channel import Channel
 from ._ends import Ends
+from ._numbers import metrics_of
 from ._progress import Waiting
 from ._results import Results
 from ._shared import SharedModel
 from .errors import (
-    AgentRefused, AgentUnavailable, ModelMismatch, ProtocolError, RoundClosed, RunEnded, UpdateRefused,
+    AgentRefused, AgentUnavailable, ModelMismatch, ProtocolError, RoundClosed, RunEnded, TooManySamples, UpdateRefused,
 )  # fmt: skip
 from .overlap import OverlappedRound
 from .round import Round
@@ -109,7 +110,7 @@ class Site(contextlib.AbstractContextManager):
 
         run: the run's name; None: whichever run asks this site, until the agent ends. A round of another run is left
         to others: this worker declines it.
-        timeout_s: TimeoutError when nothing came for this long.
+        timeout_s: TimeoutError when no round of it came for this long; it names the runs whose rounds came.
         reconnect_s: when the agent goes away while this waits, how long to try to attach to it again.
 
         AgentUnavailable: the agent went away, and the named run is not over. The next rounds() attaches again. When the run
@@ -119,6 +120,7 @@ class Site(contextlib.AbstractContextManager):
         what it waits for, and the TimeoutError, say that, too.
 
         RuntimeWarning: what the site's workers gave in a round counts nowhere, and why; `round.previous` has it, too.
+        TooManySamples: because their `samples` are more together than the site's token allows.
 
         A round that is not answered when the next one is asked for counts as failed: the site sits it out. Leaving the
         loop in the middle of a round (break, an exception, Ctrl-C) hands it back instead: it goes to another worker
@@ -161,7 +163,7 @@ class Site(contextlib.AbstractContextManager):
                 round.load_into(model, only=only)
             metrics, samples = _metrics_and_samples(function(round.arrays() if model is None else model))
             round.report(metrics, samples=samples)
-            found = {name: float(value) for name, value in metrics.items()}
+            found = metrics_of(metrics)
         return found
 
     def allreduce(self, values: Any, run: str, *, samples: int = 1, timeout_s: Optional[float] = None) -> Any:
@@ -228,12 +230,13 @@ class Site(contextlib.AbstractContextManager):
 
         peek: the end stays there for whoever asks next; None for the agent's, too.
         """
+        end = None if timeout_s is None else time.monotonic() + timeout_s  # whatever else comes meanwhile
         waiting = Waiting(f"a worker at {self.name}", f"a round of run {run!r}" if run else "a round of any run")
         if run is not None and self._ends.before(self._channel.ended, run, waiting, peek):
             return None
         while True:
             if not self._inbox:
-                self._receive(timeout_s, waiting)
+                self._receive(None if end is None else max(0.0, end - time.monotonic()), waiting)
                 continue
             message, model = self._inbox.popleft()
             body = message.WhichOneof("body")
@@ -292,6 +295,8 @@ class Site(contextlib.AbstractContextManager):
         if run is None:  # of a run that it leaves to other workers
             return
         self._refusals[refused.run] = refused.round, refused.reason
+        if refused.weight_max:  # and so it would be in each later round
+            raise TooManySamples(f"round {refused.round} of {run} does without {self.name}: {refused.reason}")
         self._unheard = refused.run, refused.round, refused.reason
         warnings.warn(
             f"the update of {self.name} in round {refused.round} of {run} counts nowhere: {refused.reason}",

@@ -72,7 +72,7 @@ class FakeAgent:
     def _bytes(self, model):
         return b"".join(np.ascontiguousarray(model[tensor.name], tensor.dtype).tobytes() for tensor in self.schema)
 
-    def task(self, round, model, previous=None, run="run", parameters=(), optimizer=""):
+    def task(self, round, model, previous=None, run="run", parameters=(), optimizer="", weight_max=0):
         message = _messages.LocalMessage()
         task = message.task
         self._task += 1
@@ -81,7 +81,7 @@ class FakeAgent:
         for tensor in self.schema:
             task.schema.tensors.add(name=tensor.name, dtype=dtype_name(tensor.dtype), shape=tensor.shape)
         task.parameters.update(parameters)
-        task.optimizer = optimizer
+        task.optimizer, task.weight_max = optimizer, weight_max
         if previous is not None:
             task.previous.round, task.previous.outcome = previous[0], _messages.OUTCOMES.index(previous[1])
         self._send(message, self._bytes(model))
@@ -98,10 +98,10 @@ class FakeAgent:
         message.run_ended.run, message.run_ended.run_name, message.run_ended.state = 1, name, state
         self._send(message)
 
-    def refused(self, round, reason, run=1):
+    def refused(self, round, reason, run=1, weight_max=0):
         message = _messages.LocalMessage()
         refused = message.update_refused
-        refused.run, refused.round, refused.reason = run, round, reason
+        refused.run, refused.round, refused.reason, refused.weight_max = run, round, reason, weight_max
         self._send(message)
 
     def detach(self, reason):
