@@ -57,6 +57,7 @@ def check_deb(deb, folder):
     for script in ("postinst", "prerm", "postrm"):
         assert os.access(control / script, os.X_OK), script
         run("sh", "-n", control / script)
+    check_purge(control / "postrm")
     run("dpkg-deb", "--extract", deb, root)
     for file in (control / "conffiles").read_text().split():
         assert (root / file.lstrip("/")).stat().st_mode & 0o7777 == 0o640, file
@@ -70,6 +71,43 @@ def check_deb(deb, folder):
     assert all(" root/root " in line for line in owners.splitlines()), owners
     assert run(root / "usr/bin/fluvial", "--version") == f"fluvial {VERSION}\n"
     print(f"{deb.name}: {deb.stat().st_size / 1e6:.1f} MB")
+
+
+# Over folders of its own in place of this machine's. fluvial-other is somebody else's.
+PURGE = """\
+mount -t tmpfs none /etc && mount -t tmpfs none /var/lib && mount -t tmpfs none /run
+for folder in /etc /run; do
+  for wants in multi-user.target.wants hospital.target.requires; do
+    mkdir -p $folder/systemd/system/$wants
+    for unit in coordinator aggregator edge other; do
+      ln -s /usr/lib/systemd/system/fluvial-$unit.service $folder/systemd/system/$wants/
+    done
+  done
+done
+mkdir -p /etc/fluvial /var/lib/fluvial/ca && : > /var/lib/fluvial/ca/ca.pem && : > /etc/fluvial/edge.token
+sh {postrm} {word} >&2
+find /etc/systemd /run/systemd -type l -printf '%f\\n' | sort | uniq -c | tr -s ' '
+ls /etc/fluvial /var/lib/fluvial/ca
+"""
+
+
+def check_purge(postrm):
+    """What systemctl enable left is gone after a purge, and stays after a removal."""
+    def left(word):
+        ran = subprocess.run(["unshare", "--mount", "sh", "-ec", PURGE.format(postrm=postrm, word=word)],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/etc"], check=False,
+                                           stderr=subprocess.DEVNULL).returncode != 0:
+        print("no mounts of our own here: a purge is not tried")
+        return
+    purged = left("purge")
+    assert re.findall(r"(\d+) (fluvial-\w+)", purged) == [("4", "fluvial-other")], purged
+    assert "edge.token" not in purged and "ca.pem" in purged, purged
+    removed = left("remove")
+    assert len(re.findall(r"4 fluvial-\w+", removed)) == 4 and "edge.token" in removed, removed
 
 
 def check_wheel(wheel, folder):
