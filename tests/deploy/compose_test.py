@@ -88,6 +88,10 @@ class Federation:
         told = self.ask("run", "list")
         return None if told is None else next(one["status"] for one in told["runs"] if one["id"] == run)
 
+    def is_connected(self, name):
+        told = self.ask("nodes", "list")
+        return told is not None and next(one for one in told["nodes"] if one["name"] == name)["connected"]
+
     def metric(self, query):
         url = f"http://127.0.0.1:{self.port}/api/v1/query?query={urllib.request.quote(query)}"
         try:
@@ -160,6 +164,23 @@ def check_bounds(federation):
     assert "disk under /var/lib/fluvial" in told and "everybody on this machine may look into it" not in told, told
 
 
+def check_lost_volume(federation):
+    """A site whose volume is gone, and whose token was used long ago: `up` makes it the same member again."""
+    podman, volume = federation.podman, f"{federation.project}_site-1"
+    secrets = pathlib.Path(federation.environment["FLUVIAL_SECRETS"])
+    before = {path.name: path.read_text() for path in secrets.iterdir()}
+    number = {one["name"]: one["id"] for one in federation.ask("nodes", "list")["nodes"]}["site-1"]
+    podman.run("rm", "--force", "--time", "5", federation.container("trainer-1"), federation.container("site-1"))
+    podman.run("volume", "rm", volume)
+    until(60, "the site is away", lambda: not federation.is_connected("site-1"))
+    federation.call("up")
+    assert federation.is_connected("site-1") and (pathlib.Path(podman.inspect(volume, "volume")["Mountpoint"]) /
+                                                  "identity/cert.pem").exists()
+    assert {one["name"]: one["id"] for one in federation.ask("nodes", "list")["nodes"]}["site-1"] == number
+    changed = {path.name for path in secrets.iterdir() if path.read_text() != before[path.name]}
+    assert changed == {"site-1"}, f"new tokens for {changed}: those who are enrolled need none"
+
+
 def main():
     for tool in ("podman-compose", "prometheus"):
         if shutil.which(tool) is None:
@@ -188,6 +209,7 @@ def main():
             kill_each(federation, runs)
             until(120, "the last run", lambda: federation.state(runs.run) == "done")
             print(f"{runs.compared + runs.compare()} rounds are the calm run's, {runs.run - 1} runs", flush=True)
+            check_lost_volume(federation)
             federation.call("down", "--volumes")
             assert not secrets.exists()
             for kind in (["ps", "--all", "--quiet"], ["volume", "ls", "--quiet"], ["pod", "ls", "--quiet"]):
