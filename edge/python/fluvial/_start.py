@@ -54,14 +54,14 @@ def model_file(model: Any, only: Only) -> Iterator[str]:
     """The path of the model as a model file, while the block lasts."""
     path = os.path.expanduser(os.fspath(model)) if isinstance(model, (str, os.PathLike)) else None
     is_archive = path is not None and path.endswith(".npz")
-    if path is not None and not is_archive and only is None:
+    if path is not None and not is_archive and only is None and files.is_plain(path):
         yield path
         return
     if is_archive:
         with np.load(path) as archive:
             model = dict(archive)
     elif path is not None:
-        model = files.load_model(path)
+        model = files.stored_tensors(path)
     with tempfile.TemporaryDirectory(prefix="fluvial-start-") as folder:
         written = os.path.join(folder, "initial.safetensors")
         files.save_model(written, model, only=only)

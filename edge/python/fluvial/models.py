@@ -49,29 +49,50 @@ def named_tensors(model: Any) -> Mapping[str, Any]:
 
 def to_arrays(model: Any, only: Only = None) -> Dict[str, np.ndarray]:
     """The model as named numpy arrays of the dtypes that travel: what a run starts from. Copies only to convert."""
+    return _travelling(selected(model, only)[0])
+
+
+def selected(model: Any, only: Only = None) -> Tuple[Dict[str, Any], int]:
+    """The tensors that `only` selects, each once and as it is, and how many others there are: at those nobody looks."""
     tensors = _without_ties(named_tensors(model))
-    _check_flat(tensors)
-    kept = chosen(tensors, only, "the model")
-    return _travelling({name: tensor for name, tensor in tensors.items() if name in kept})
+    try:
+        kept = chosen(tensors, only, "the model")
+    except ModelMismatch:
+        _check_flat(tensors)
+        raise
+    found = {name: tensor for name, tensor in tensors.items() if name in kept}
+    _check_flat(found)
+    return found, len(tensors) - len(found)
+
+
+def travels_as(name: str, tensor: Any) -> np.dtype:
+    """In which dtype it travels, without a look at its values. ModelMismatch: in none."""
+    dtype = getattr(tensor, "dtype", None)
+    try:
+        if _kind(name, tensor) == "f":
+            return np.dtype(np.float32)
+        if _is_torch(tensor):
+            dtype = np.dtype(str(dtype).rpartition(".")[2])
+        elif not isinstance(dtype, np.dtype):
+            dtype = np.asarray(tensor).dtype
+        dtype_name(dtype)
+        return dtype
+    except KeyError:
+        why = f"tensor {name} has dtype {dtype}; a model holds floating-point tensors and counters of type int8 to int64, uint8 or bool"
+    except ModelMismatch as error:
+        why = str(error)
+    raise ModelMismatch(f'{why}; leave out what is not to travel: only=["*", "!{name}"]')
+
+
+def as_travelling(name: str, tensor: Any) -> np.ndarray:
+    """The tensor as a numpy array of the dtype in which it travels; a copy only where it has to be converted."""
+    dtype = travels_as(name, tensor)
+    return _as_array(name, tensor).astype(dtype, copy=False)
 
 
 def _travelling(tensors: Mapping[str, Any]) -> Dict[str, np.ndarray]:
-    """The tensors as numpy arrays of the dtypes that travel."""
     _check_flat(tensors)
-    arrays = {}
-    for name, tensor in tensors.items():
-        array = _as_array(name, tensor)
-        if array.dtype.kind == "f":
-            array = array.astype(np.float32, copy=False)
-        try:
-            dtype_name(array.dtype)
-        except KeyError:
-            raise ModelMismatch(
-                f"tensor {name} has dtype {array.dtype}; a model holds floating-point tensors and counters of type "
-                "int8, int16, int32, int64, uint8 or bool"
-            ) from None
-        arrays[name] = array
-    return arrays
+    return {name: as_travelling(name, tensor) for name, tensor in tensors.items()}
 
 
 def load_into(model: Any, schema: Schema, views: Mapping[str, np.ndarray], only: Only = None) -> Dict[str, Any]:
@@ -180,11 +201,16 @@ def _is_torch(tensor: Any) -> bool:
 
 def _storage_key(tensor: Any) -> Any:
     """Equal for tensors that are the same memory seen the same way; None for those that own nothing."""
-    if _is_torch(tensor) and tensor.numel():
+    if _is_torch(tensor) and tensor.numel() and _has_memory(tensor):
         return tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
     if isinstance(tensor, np.ndarray) and tensor.size:
         return tensor.ctypes.data, tensor.shape, tensor.strides, tensor.dtype.str
     return None
+
+
+def _has_memory(tensor: Any) -> bool:
+    """Whether a tensor of torch has values of its own, one after the other."""
+    return str(tensor.layout) == "torch.strided" and not tensor.is_meta
 
 
 def _is_float(tensor: Any) -> bool:
@@ -199,9 +225,9 @@ def _extent(tensor: Any) -> Optional[Tuple[str, int, int]]:
     if _is_torch(tensor):
         try:
             device, begin, size = str(tensor.device), tensor.data_ptr(), tensor.element_size()
+            strides = [stride * size for stride in tensor.stride()]
         except RuntimeError:  # it has no memory of its own
             return None
-        strides = [stride * size for stride in tensor.stride()]
     elif isinstance(tensor, np.ndarray):
         device, begin, size, strides = "cpu", tensor.ctypes.data, tensor.itemsize, list(tensor.strides)
     else:
@@ -262,6 +288,8 @@ def _check_flat(tensors: Mapping[str, Any]) -> None:
     nested = [name for name, given in tensors.items() if isinstance(given, Mapping) or hasattr(given, "state_dict")]
     if nested:
         name = next((name for name in _MODELS_IN_CHECKPOINTS if name in nested), nested[0])
+        if name.endswith("_extra_state"):
+            raise ModelMismatch(f'{name} is a module\'s state that is no tensor; leave it out: only=["*", "!*_extra_state"]')
         raise ModelMismatch(
             f"{name!r} holds tensors and is none: of a checkpoint pass the model alone, checkpoint[{name!r}]; of a nested tree, "
             "its leaves by name"
@@ -310,12 +338,16 @@ def _kind(name: str, tensor: Any) -> str:
     """"f" for what is averaged, "i", "u" or "b" for what is not; ModelMismatch for anything else."""
     if _is_torch(tensor):
         dtype = tensor.dtype
-        kind = "f" if tensor.is_floating_point() else "c" if tensor.is_complex() else "i"
+        kind = "f" if tensor.is_floating_point() else "c" if tensor.is_complex() or tensor.is_quantized else "i"
+        if not _has_memory(tensor):
+            what = "is on the device meta, without values" if tensor.is_meta else f"is sparse ({tensor.layout}): pass its to_dense()"
+            raise ModelMismatch(f"tensor {name} {what}")
     else:
         dtype = tensor.dtype if isinstance(getattr(tensor, "dtype", None), np.dtype) else np.asarray(tensor).dtype
         kind = "f" if dtype.name == "bfloat16" else dtype.kind  # an extension type, which numpy does not count as one
     if kind not in "fiub":
-        raise ModelMismatch(f"tensor {name} has dtype {dtype}; a model holds real numbers and counters")
+        found = f"is {tensor!r:.40}, and no tensor" if kind in "OUS" else f"has dtype {dtype}"
+        raise ModelMismatch(f"tensor {name} {found}; a model holds real numbers and counters")
     return kind
 
 

@@ -1,13 +1,13 @@
 """Some tensors of a model only: adapters, what is not frozen, what is not personal.
 
-`only` is a name or a glob pattern (``*`` stands for any letters, dots too), or several; one that begins with ``!`` takes away
-what it fits: only=["*.lora_*"], only=["*", "!head.*"]. Patterns apply in order.
+`only` is a name or a pattern (``*`` stands for any letters, dots too, ``?`` for one; all else stands for itself, brackets too), or
+several; one that begins with ``!`` takes away what it fits: only=["*.lora_*"], only=["*", "!head.*"]. Patterns apply in order.
 """
 
 from __future__ import annotations
 
 import difflib
-import fnmatch
+import re
 from typing import Any, Iterable, List, Mapping, Optional, Sequence, Set, Union
 
 from .errors import ModelMismatch
@@ -31,7 +31,8 @@ def chosen(names: Iterable[str], only: Only, whose: str) -> Set[str]:
         return set(there)
     kept: Set[str] = set()
     for pattern in patterns_of(only):
-        fitting = {name for name in there if fnmatch.fnmatchcase(name, pattern.lstrip("!"))}
+        fits = re.compile(re.escape(pattern.lstrip("!")).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
+        fitting = {name for name in there if name == pattern.lstrip("!") or fits.fullmatch(name)}
         if not fitting and there:
             near = difflib.get_close_matches(pattern.lstrip("!"), there, n=3, cutoff=0.5) or there[:3]
             more = ", ..." if len(there) > len(near) else ""

@@ -115,3 +115,75 @@ def test_what_stays_without_only_is_said_once_a_run(small):
             given.load_into(whole)
             break
     assert len([one for one in told if one.category is RuntimeWarning]) == 1
+
+
+class Untouchable:
+    """What is left out: neither copied nor looked into."""
+
+    shape, dtype = (1 << 40,), np.dtype(np.float32)
+
+    def __array__(self, *_, **__):
+        raise AssertionError("somebody looked at it")
+
+
+def test_what_is_left_out_may_be_anything(tmp_path):
+    path = str(tmp_path / "some")
+    torch = pytest.importorskip("torch", reason="needs PyTorch")
+    others = {
+        "huge": Untouchable(),
+        "complex": torch.ones(3, dtype=torch.complex64),
+        "quantised": torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8),
+        "sparse": torch.eye(3).to_sparse(),
+        "meta": torch.ones(3, device="meta"),
+        "unsigned": np.ones(3, np.uint16),
+        "none._extra_state": None,
+        "dict._extra_state": {"scale": 1},
+    }
+    for only in (["w"], ["!" + name for name in others]):
+        fluvial.save_model(path, {"w": torch.ones(2), **others}, only=only)
+        assert list(fluvial.load_model(path)) == ["w"] and fluvial.model_metadata(path)["fluvial.left_out"] == str(len(others))
+    for name, other in others.items():
+        if name != "huge":
+            with pytest.raises(fluvial.ModelMismatch, match=f"{name}.* leave (it )?out.*only="):
+                fluvial.save_model(path, {"w": torch.ones(2), name: other})
+
+
+def test_a_module_with_other_things_is_loaded_and_handed_over_by_only(small):
+    torch = pytest.importorskip("torch", reason="needs PyTorch")
+
+    class Extra(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(2, 2)
+            self.register_buffer("freqs", torch.ones(3, dtype=torch.complex64))
+            self.register_buffer("base", torch.ones(3, device="meta"))
+            self.register_buffer("adjacency", torch.eye(3).to_sparse())
+
+        def get_extra_state(self):
+            return {"scale": 1}
+
+        def set_extra_state(self, state):
+            pass
+
+    model, only = Extra(), ["linear.*"]
+    small.start_run("beside", model, only=only, rounds=1)
+    for round in small.connect(0).rounds("beside"):
+        round.load_into(model, only=only)
+        round.load_into(model)  # says nothing of what cannot travel anyway
+        with torch.no_grad():
+            model.linear.bias.fill_(4)
+        round.submit(model, samples=1, only=only)
+    small.wait("beside", timeout_s=60)
+    assert small.model("beside")["linear.bias"].tolist() == [4, 4]
+
+
+@pytest.mark.parametrize("only, there", [(["layers[0].w"], 1), (["layers[0].*"], 2), (["layers[?].w"], 2), (["a*b"], 1), ("layers[[]0].w", 0)])
+def test_brackets_of_a_name_stand_for_themselves(tmp_path, only, there):
+    model = {name: np.ones(1, np.float32) for name in ("layers[0].w", "layers[0].b", "layers[1].w", "a*b")}
+    path = str(tmp_path / "model")
+    if there:
+        fluvial.save_model(path, model, only=only)
+        assert len(fluvial.load_model(path)) == there
+    else:
+        with pytest.raises(fluvial.ModelMismatch, match="fits no tensor"):
+            fluvial.save_model(path, model, only=only)
