@@ -70,6 +70,8 @@ int list_nodes(const Io& io, const NodesOptions& options) {
     const json::value* pace = node.is_object() ? node.as_object().if_contains("pace") : nullptr;
     const bool timed = pace != nullptr && pace->is_object();
     if (timed && bool_member(*pace, "straggler")) state += ", " + terminal.yellow("straggler");
+    const std::string expected = text_member(node, "expected", "yes");
+    if (expected != "yes") state += ", " + terminal.yellow(expected);
     const std::string region = text_member(node, "region");
     const std::string parent = parent_words(node);
     const json::value& workers = member(node, "workers");

@@ -16,7 +16,9 @@ Effects RegionMachine::opened(Opening opening, TimePoint now) {
   // At another scale nothing held here merges with the parent's sum: it is asked for again, as in another round.
   const bool same_round = open_ && open_->run == opening.run && open_->round == opening.round &&
                           open_->scale_bits == opening.scale_bits && open_->subject == opening.subject;
-  if (!same_round && goes_over(opening)) {
+  if (!same_round && goes_over(opening) && !has_windows()) {
+    carry_over(opening, out);
+  } else if (!same_round && goes_over(opening)) {
     is_lost = opening.epoch != open_->epoch || !opening.same_session || send_again_ || turned_away_;
     if (sent_ && opening.epoch != open_->epoch) sent_->sequence = ++sequence_;
     go_over(opening, out);
@@ -36,7 +38,10 @@ Effects RegionMachine::opened(Opening opening, TimePoint now) {
     is_lost = !same_terms || !opening.same_session || (has_windows() && (send_again_ || turned_away_));
     void_.merge(gather_.update(opening.participants, opening.gone));
   }
+  const bool is_anew = !same_round || opening.attempt != open_->attempt;
   open_ = std::move(opening);
+  if (is_anew) gather_.mark_missing(attendance_.unexpected(open_->participants));
+  is_over_ = false;
   note_shares();
   reported_ = false;
   reconcile(out);
@@ -117,6 +122,7 @@ bool RegionMachine::is_taking() const {
 }
 
 void RegionMachine::settle(TimePoint now, Effects& out) {
+  if (is_over_) return;
   const bool in_sum = std::ranges::any_of(staged_, [&](const auto& entry) {
     const auto& sites = entry.second.contributors.entries();
     return std::ranges::any_of(sites, [&](const auto& one) { return void_.contains(one.first); });
@@ -190,7 +196,8 @@ Status RegionMachine::admit(SiteId site, Epoch lease, std::uint64_t weight) cons
 }
 
 Status RegionMachine::admit(RoundId round, AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const {
-  const bool is_earlier = open_ && round < open_->round && takes(open_->run, round);
+  const bool is_earlier = open_ && round < open_->round && takes(open_->run, round, /*is_update=*/false);
+  if (is_over_) return Error{Code::kStale, "the round is closed"};
   if (is_earlier) FLUVIAL_TRY(check_goes_over({partial, {}, {}}));
   if (open_) FLUVIAL_TRY(check_shares(partial));
   if (!open_ || (attempt != open_->attempt && !has_windows()) || epoch != open_->epoch) {
@@ -205,6 +212,9 @@ Effects RegionMachine::arrived(ArrivalId arrival, const round::Arrival& what, Ti
   Status admitted = open_ ? gather_.admit(what.contributors) : Error{Code::kStale, "the round is closed"};
   if (admitted.ok()) admitted = check_goes_over(what);
   if (admitted.ok()) admitted = check_shares(what.contributors);
+  if (admitted.ok() && is_over_ && (what.contributors.empty() || what.scale_bits)) {
+    admitted = Error{Code::kStale, "the round is closed"};
+  }
   if (!admitted.ok()) {
     out.push_back(Drop{arrival, admitted.error()});
     return out;
@@ -215,8 +225,9 @@ Effects RegionMachine::arrived(ArrivalId arrival, const round::Arrival& what, Ti
   }
   gather_.mark_missing(what.missing);
   gather_.begin_take(what.contributors);
-  const bool waits = sent_ || !void_.empty() || spoilt_;
-  staged_.emplace(arrival, Staged{what.contributors, waits ? Stage::kQueued : Stage::kTaking});
+  const bool waits = sent_ || !void_.empty() || spoilt_ || is_over_;
+  const bool is_update = !what.contributors.empty() && !what.scale_bits;
+  staged_.emplace(arrival, Staged{what.contributors, waits ? Stage::kQueued : Stage::kTaking, is_update});
   if (!waits) out.push_back(Take{arrival});
   try_close(now, out);
   return out;
@@ -289,7 +300,7 @@ Effects RegionMachine::tick(TimePoint now) {
 }
 
 void RegionMachine::try_close(TimePoint now, Effects& out) {
-  if (!open_ || sent_ || !void_.empty() || spoilt_ || !gather_.quiet()) return;
+  if (!open_ || is_over_ || sent_ || !void_.empty() || spoilt_ || !gather_.quiet()) return;
   const bool is_over = gather_.settled() || now >= open_->deadline;
   if (!is_over && !(has_windows() && !gather_.held().empty())) return;
   if (gather_.held().empty() && unreported_.empty() && (reported_ || has_windows())) return;
@@ -362,8 +373,17 @@ void RegionMachine::refuse_held(const Error& error, Effects& out) {
   }
 }
 
+void RegionMachine::heard(SiteId site) {
+  if (attendance_.heard(site)) gather_.await(site);
+}
+
+void RegionMachine::has_workers(SiteId site, bool any) {
+  if (attendance_.has_workers(site, any)) gather_.await(site);
+}
+
 Effects RegionMachine::closed() {
   Effects out;
+  if (!is_over_ && !has_windows()) attendance_.closed(gather_);
   for (const auto& [arrival, staged] : staged_) {
     if (staged.stage == Stage::kTaken) {
       out.push_back(Release{arrival});
@@ -380,7 +400,7 @@ Effects RegionMachine::closed() {
   send_again_.reset();
   open_.reset();
   gather_ = {};
-  reported_ = false;
+  reported_ = is_over_ = false;
   return out;
 }
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/base/clock.h"
+#include "core/round/attendance.h"
 #include "core/round/gather.h"
 #include "core/round/lateness.h"
 #include "core/round/pass.h"
@@ -65,6 +66,7 @@ struct SetTimer {
 };
 struct Take {  // add it to the sum, then taken(); it stays staged
   ArrivalId arrival;
+  std::optional<ModelVersion> admitted_on = {};  // admitted anew, on this model: it came for a round before
 };
 struct Release {  // it need no longer be kept
   ArrivalId arrival;
@@ -96,19 +98,25 @@ class RegionMachine {
   // Whom the coordinator refuses from now on, all of them: nobody waits for these, in this round or a later one.
   Effects denied(std::set<SiteId> sites, TimePoint now);
   Effects tick(TimePoint now);
+  void heard(SiteId site);                  // something of its own has come
+  void has_workers(SiteId site, bool any);  // as it reports
   // The parent's answer to a partial; `without` names the sites that a partial must do without to be accepted.
   Effects receipt(std::uint64_t sequence, const Status& status, const std::vector<SiteId>& without, TimePoint now);
+  // With late updates: the open round is over, and these are in. The other updates that are here wait for the next one,
+  // as do those that come until it opens; partials are made anew.
+  Effects committed(const round::ContributorSet& counted);
   Effects closed();  // committed, or the run ended: nothing of this round is needed any more
 
   Status admit(SiteId site, Epoch lease, std::uint64_t weight) const;
   // `round`: that the partial was made for; with windows perhaps one before the open one.
   Status admit(RoundId round, AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const;
-  // Whether what is for this round may come in: it is open, or, with windows, one shortly before it was open.
-  bool takes(RunId run, RoundId round) const;
+  // Whether what is for this round may come in: it is open, or one shortly before it was (docs/design/late.md).
+  bool takes(RunId run, RoundId round, bool is_update) const;
   // Of these, who counts for another share than the openings named that this node has heard. What it has not heard is
   // the root's to judge.
   std::vector<SiteId> miscounted(const round::ContributorSet& contributors) const;
-  // Whether this opening is of the window after the open one, into which what is here goes over.
+  // Whether this opening is of a round after the open one into which what is here goes over: updates, and with windows
+  // sums.
   bool goes_over(const Opening& opening) const;
 
   bool is_open() const { return open_.has_value(); }
@@ -120,9 +128,12 @@ class RegionMachine {
   struct Staged {
     round::ContributorSet contributors;
     Stage stage = Stage::kQueued;
+    bool is_update = false;
   };
   bool has_windows() const { return open_ && round::rolls(open_->subject.late); }
   void go_over(const Opening& opening, Effects& out);
+  void carry_over(const Opening& opening, Effects& out);
+  void drop_partials(Effects& out);
   bool give_up_sent();
   Status check_goes_over(const round::Arrival& what) const;
   Status check_shares(const round::ContributorSet& contributors) const;
@@ -143,6 +154,7 @@ class RegionMachine {
 
   std::optional<Opening> open_;
   round::Gather gather_;
+  round::Attendance attendance_;
   std::map<ArrivalId, Staged> staged_;
   std::set<SiteId> above_;  // counted by the parent's side already, through this node or another
   std::set<SiteId> void_;   // sites that have to leave the sum
@@ -156,6 +168,7 @@ class RegionMachine {
   bool turned_away_ = false;    // what is on its way came at a bad moment: it goes again with the next opening
   std::uint64_t sequence_ = 0;  // of the sum as last sealed; it stays when the sum is sent again after a reconnect
   bool reported_ = false;       // the parent has heard of this attempt
+  bool is_over_ = false;        // committed: what is here waits for the next round
   // Of a run with windows: what each window named, by the model that it began with.
   std::map<std::pair<RunId, ModelVersion>, std::map<SiteId, std::uint32_t>> shares_;
 };

@@ -15,18 +15,20 @@ bool is_same_plan(round::Plan a, round::Plan b) {
 }  // namespace
 
 // An update by its base, a partial by what it says of each contribution: that is looked at when it comes.
-bool RegionMachine::takes(RunId run, RoundId round) const {
+bool RegionMachine::takes(RunId run, RoundId round, bool is_update) const {
   if (!open_ || run != open_->run) return false;
   if (round == open_->round) return true;
-  if (!has_windows() || round == RoundId(0) || round > open_->round) return false;
+  const bool goes_over = is_update ? open_->subject.late.has_value() : has_windows();
+  if (!goes_over || round == RoundId(0) || round > open_->round) return false;
   const round::Lateness& late = *open_->subject.late;
   return open_->round.value() - round.value() <= std::max(late.drift_max, late.staleness_max);
 }
 
-// Sums of another scale, or of another shape or codec, do not go together.
+// Sums of another scale do not go together, and nothing does that is of another shape or codec.
 bool RegionMachine::goes_over(const Opening& opening) const {
-  return has_windows() && round::rolls(opening.subject.late) && opening.run == open_->run &&
-         opening.round > open_->round && opening.scale_bits == open_->scale_bits &&
+  return open_ && open_->subject.late && opening.subject.late && has_windows() == round::rolls(opening.subject.late) &&
+         opening.run == open_->run && opening.round > open_->round &&
+         (!has_windows() || opening.scale_bits == open_->scale_bits) &&
          is_same_plan(opening.subject.plan, open_->subject.plan) &&
          opening.subject.value_count == open_->subject.value_count &&
          opening.subject.integer_count == open_->subject.integer_count &&
@@ -63,6 +65,69 @@ void RegionMachine::go_over(const Opening& opening, Effects& out) {
   for (const auto& [arrival, staged] : staged_) {
     if (check_goes_over({staged.contributors, {}, {}}).ok()) continue;
     for (const auto& [site, entry] : staged.contributors.entries()) void_.insert(site);
+  }
+}
+
+// Sums are of one round, and so is whatever a child says of its part.
+void RegionMachine::drop_partials(Effects& out) {
+  std::erase_if(staged_, [&](const auto& one) {
+    if (one.second.is_update) return false;
+    const bool is_taken = one.second.stage == Stage::kTaken;
+    out.push_back(is_taken ? Effect(Release{one.first}) : Drop{one.first, {Code::kStale, "the round is closed"}});
+    return true;
+  });
+}
+
+Effects RegionMachine::committed(const round::ContributorSet& counted) {
+  Effects out;
+  if (!open_) return out;
+  if (!std::exchange(is_over_, true)) attendance_.closed(gather_);
+  sent_.reset();
+  send_again_.reset();
+  drop_partials(out);
+  for (auto entry = staged_.begin(); entry != staged_.end();) {
+    const round::Contribution& own = entry->second.contributors.entries().begin()->second;
+    const round::Contribution* const in = counted.find(own.site);
+    if (in != nullptr && in->digest == own.digest) {
+      out.push_back(Release{entry->first});
+      entry = staged_.erase(entry);
+    } else {
+      entry++->second.stage = Stage::kQueued;
+    }
+  }
+  return out;
+}
+
+// The next round without windows: each update that is here is admitted anew, on its model. What was counted of them,
+// where this node has not heard the commit, the root says.
+void RegionMachine::carry_over(const Opening& opening, Effects& out) {
+  if (!is_over_) attendance_.closed(gather_);
+  drop_partials(out);
+  sent_.reset();
+  send_again_.reset();
+  void_.clear();
+  unreported_.clear();
+  spoilt_ = false;
+  gather_ = round::Gather(opening.participants);
+  out.push_back(ResetSum{opening.scale_bits});
+  const ModelVersion base = opening.subject.base.version;
+  for (auto entry = staged_.begin(); entry != staged_.end();) {
+    auto& [arrival, staged] = *entry;
+    staged.contributors.admitted_on(base);
+    Status admitted = gather_.admit(staged.contributors);
+    if (admitted.ok()) admitted = round::check_versions(staged.contributors, base, &*opening.subject.late);
+    if (admitted.ok() && opening.counted.contains(staged.contributors.entries().begin()->first)) {
+      admitted = Error{Code::kStale, "the parent has it"};
+    }
+    if (!admitted.ok()) {
+      out.push_back(Drop{arrival, admitted.error()});
+      entry = staged_.erase(entry);
+      continue;
+    }
+    gather_.begin_take(staged.contributors);
+    staged.stage = Stage::kTaking;
+    out.push_back(Take{arrival, base});
+    ++entry;
   }
 }
 

@@ -197,10 +197,10 @@ TEST_F(RegionWindows, RoundsDoNotGoOver) {
 
 TEST_F(RegionWindows, TakesWhatWasMadeForOneShortlyBefore) {
   machine_.opened(window(7), at(2s));
-  EXPECT_TRUE(machine_.takes(RunId(1), RoundId(7)));
-  EXPECT_TRUE(machine_.takes(RunId(1), RoundId(5)));
-  EXPECT_FALSE(machine_.takes(RunId(1), RoundId(2))) << "more than staleness_max";
-  EXPECT_FALSE(machine_.takes(RunId(2), RoundId(7)));
+  EXPECT_TRUE(machine_.takes(RunId(1), RoundId(7), false));
+  EXPECT_TRUE(machine_.takes(RunId(1), RoundId(5), false));
+  EXPECT_FALSE(machine_.takes(RunId(1), RoundId(2), false)) << "more than staleness_max";
+  EXPECT_FALSE(machine_.takes(RunId(2), RoundId(7), false));
   EXPECT_TRUE(machine_.admit(RoundId(6), AttemptId(4), Epoch(1), of({2}, 5, 5)).ok());
   EXPECT_EQ(machine_.admit(RoundId(6), AttemptId(4), Epoch(1), of({2}, 3, 3)).error().code, Code::kStale);
   EXPECT_TRUE(machine_.admit(RoundId(7), AttemptId(4), Epoch(1), of({2}, 5, 5)).ok()) << "an attempt is no barrier";

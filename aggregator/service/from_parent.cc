@@ -155,7 +155,7 @@ Status RegionService::round_opened(const v1::RoundOpen& message) {
   }
   upload_.round_said(opening_);
   if (goes_over) {
-    hub_.book().go_over(opening_->run, opening_->round);
+    hub_.book().go_over(opening_->run, opening_->round, opening_->late->staleness_max);
   } else {
     hub_.book().open(opening_->run, opening_->round, made_from().pass);
   }
@@ -169,12 +169,17 @@ Status RegionService::round_committed(const v1::RoundCommit& message) {
   FLUVIAL_TRY(orders_.committed(commit));
   if (opening_ && opening_->run == commit.run && opening_->round <= commit.round) {
     upload_.round_closed();
-    // What is here goes over into the next window, unless nobody below has taken part for so long that it can enter
+    // What is here goes over into the next round, unless nobody below has taken part for so long that it can enter
     // none.
     const std::optional<round::Lateness>& late = opening_->late;
     const std::uint64_t entered = late ? std::max(late->drift_max, late->staleness_max) : 0;
     const bool is_too_old = commit.round.value() - opening_->round.value() > entered;
-    if (commit.last || !round::rolls(late) || is_too_old) give_up_round();
+    if (commit.last || !late || is_too_old) {
+      give_up_round();
+    } else if (!round::rolls(late)) {
+      upload_.stop();
+      carry_out(machine_.committed(commit.contributors));
+    }
   }
   reporter_.rounds_over(side_.spans().take_until(commit.run, commit.round, now()));
   history_.committed(commit.run, commit.round);
@@ -194,7 +199,8 @@ void RegionService::give_up_round() {
 }
 
 Status RegionService::receipt_came(const v1::Receipt& message) {
-  if (!takes(RunId(message.run()), RoundId(message.round())) || message.pass() != made_from().pass) return {};
+  if (!takes(RunId(message.run()), RoundId(message.round()), /*is_update=*/false) || message.pass() != made_from().pass)
+    return {};
   FLUVIAL_ASSIGN(const std::vector<SiteId> without, wire::from_proto(message.without()));
   const Status status = wire::status_from_proto(message.code(), message.message());
   upload_.answered(message.sequence(), status.ok());

@@ -132,7 +132,10 @@ void RegionService::tell_parent(v1::MemberChange change) {
 }
 
 void RegionService::reported(NodeId child, round::NodeReport report) {
-  if (via(report.node) == child) reporter_.below(std::move(report));
+  if (via(report.node) != child) return;
+  machine_.has_workers(report.node, report.workers > 0);  // of an aggregator nobody asks
+  if (round::shows_work(report, opened_at_)) machine_.heard(report.node);
+  reporter_.below(std::move(report));
 }
 
 round::NodeReport RegionService::own_report() const {

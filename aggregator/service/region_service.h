@@ -68,13 +68,16 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
  private:
   tree::ParentSide& side() override { return side_; }
   bool is_current(RunId run, RoundId round) const override;
-  bool takes(RunId run, RoundId round) const override { return opening_ && machine_.takes(run, round); }
+  bool takes(RunId run, RoundId round, bool is_update) const override {
+    return opening_ && machine_.takes(run, round, is_update);
+  }
   round::MadeFrom made_from() const override {
     return opening_ && opening_->pass ? opening_->pass->made_from() : round::MadeFrom{};
   }
   const round::Gather& gather() const override { return machine_.gather(); }
   AttemptId open_attempt() const override;
   bool is_here(SiteId site) const override { return via(site) != NodeId(0); }
+  void heard(SiteId site) override { machine_.heard(site); }
   Status may_take(const transfer::UpdateHead& head) const override;
   Status may_take(const transfer::PartialHead& head) const override;
   NodeId via(NodeId node) const override { return members_.via(node); }
@@ -95,7 +98,7 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   void carry_out(const ResetSum& effect);
   void carry_out(const OpenRound& effect);
   void carry_out(const SetTimer& effect);
-  void carry_out(const Take& effect) { side_.take(effect.arrival); }
+  void carry_out(const Take& effect) { side_.take(effect.arrival, effect.admitted_on); }
   void carry_out(const Release& effect) { side_.release(effect.arrival); }
   void carry_out(const Drop& effect) { side_.drop(effect.arrival, effect.error); }
   void carry_out(const SendPartial& effect) { upload_.send(effect); }

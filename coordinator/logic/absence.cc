@@ -119,6 +119,20 @@ Absence unheard(const SiteKnown& site) {
   return out;
 }
 
+Absence asked(const SiteKnown& site) {
+  Absence out{AbsenceState::kAsked, "", "", site.stay.since, site.activity};
+  if (site.expected == round::Expected::kNoWorker) {
+    out.reason = "no worker attached";
+    out.advice = "start the training script there";
+  } else {
+    out.reason =
+        "connected, and nothing has come from it for " + std::to_string(round::kSilentFrom) + " rounds or more";
+    out.advice = "look at the log of its agent, and at what its workers do";
+  }
+  out.reason += "; rounds ask it and do not wait for it";
+  return out;
+}
+
 // As edge/logic/owner_policy begins what an owner's rule says.
 constexpr std::string_view kOwnersRule = "the site's owner allows ";
 
@@ -132,7 +146,8 @@ std::string about_decline(const std::string& reason) {
 }  // namespace
 
 std::string_view absence_state_name(AbsenceState state) {
-  static constexpr std::array<std::string_view, 6> kNames = {"in", "awaited", "refused", "declined", "away", "missed"};
+  static constexpr std::array<std::string_view, 7> kNames = {"in",   "awaited", "refused", "declined",
+                                                             "away", "missed",  "asked"};
   return kNames[static_cast<std::size_t>(state)];
 }
 
@@ -162,6 +177,7 @@ Absence why(const SiteKnown& site, WallTime now) {
     return {AbsenceState::kMissed, "missed " + round::pass_name(site.missed_pass) + " of the attempt", "", {}, {}};
   }
   if (!site.stay.here) return not_here(site, now);
+  if (site.place == Place::kMissing && site.expected != round::Expected::kYes) return asked(site);
   if (site.place == Place::kMissing) {
     Absence out = site.activity ? by_report(site, now) : Absence{};
     const std::string closed = (site.parent.empty() ? "its aggregator" : site.parent) + " closed without it";

@@ -12,6 +12,7 @@
 #include "core/base/clock.h"
 #include "core/base/ids.h"
 #include "core/base/result.h"
+#include "core/round/attendance.h"
 #include "core/round/report.h"
 
 namespace fluvial::coordinator {
@@ -59,10 +60,13 @@ struct SiteKnown {
   std::optional<Activity> activity;         // of the site
   std::optional<Activity> parent_activity;  // of that aggregator
   bool overdue = false;                     // the round's soft deadline is over
+  round::Expected expected = round::Expected::kYes;
 };
 
-enum class AbsenceState { kIn, kAwaited, kRefused, kDeclined, kAway, kMissed };
-std::string_view absence_state_name(AbsenceState state);  // "in", "awaited", "refused", "declined", "away", "missed"
+// kAsked: and not waited for.
+enum class AbsenceState { kIn, kAwaited, kRefused, kDeclined, kAway, kMissed, kAsked };
+std::string_view absence_state_name(
+    AbsenceState state);  // "in", "awaited", "refused", "declined", "away", "missed", ...
 
 struct Absence {
   AbsenceState state = AbsenceState::kAwaited;

@@ -39,6 +39,23 @@ TEST(Absence, ASiteWithoutAWorkerIsSaidToHaveNone) {
       << "first the model, then a worker";
 }
 
+TEST(Absence, WhoIsNotWaitedForIsAskedAndHasWordsOfItsOwn) {
+  SiteKnown site = reports(Doing::kTraining, 0);
+  site.place = Place::kMissing;
+  site.expected = round::Expected::kNoWorker;
+  EXPECT_EQ(absence_state_name(why(site, kNight).state), "asked");
+  EXPECT_EQ(why(site, kNight).reason, "no worker attached; rounds ask it and do not wait for it");
+  EXPECT_EQ(why(site, kNight).advice, "start the training script there");
+  site.expected = round::Expected::kSilent;
+  EXPECT_THAT(why(site, kNight).reason, HasSubstr("nothing has come from it for 3 rounds or more; rounds ask it and"));
+  EXPECT_FALSE(why(site, kNight).is_usual());
+  site.place = Place::kAwaited;
+  EXPECT_EQ(why(site, kNight).state, AbsenceState::kAwaited) << "it was heard of since";
+  site.place = Place::kMissing;
+  site.stay.here = false;
+  EXPECT_EQ(why(site, kNight).state, AbsenceState::kAway) << "that is why";
+}
+
 TEST(Absence, WhoMissedAPassIsNotAwaited) {
   for (const bool is_here : {true, false}) {
     SiteKnown site = reports(Doing::kTraining);

@@ -43,7 +43,8 @@ class LateRounds : public RunMachineTest {
     return set;
   }
   // Closes the open round with these sites, and opens the next one.
-  static void close(RunMachine& machine, const ContributorSet& in, std::uint64_t version, TimePoint now) {
+  static void close(RunMachine& machine, ContributorSet in, std::uint64_t version, TimePoint now) {
+    in.admitted_fresh(ModelVersion(version - 1));
     EXPECT_NE(find<Take>(machine.arrived(ArrivalId(version), Arrival{in, {}, {}})), nullptr);
     machine.taken(ArrivalId(version), in, now);
     if (find<RecordCommit>(machine.finalised(machine.step(), model(version), now)) == nullptr) {
@@ -61,6 +62,7 @@ class LateRounds : public RunMachineTest {
     for (const round::Participant& one : machine.attempt().participants) ids.push_back(one.site.value());
     return ids;
   }
+  RunMachine closing();
   RunMachine opened(RunStart begin, std::uint32_t count) {
     RunMachine machine(std::move(begin));
     machine.begin(at(0s));
@@ -202,6 +204,80 @@ TEST_F(LateRounds, WhoMayClaimMoreThanAnOldUpdateCanHaveTakesNoPart) {
   heavy[SiteId(3)].weight_max = round::kStaleWeightLimit;
   EXPECT_EQ(find<RecordAttempt>(waits.sites_changed(heavy, at(0s))), nullptr);
   EXPECT_THAT(waits.reason(), ::testing::HasSubstr("1 connected (without 2 of a maximum weight of 2^20 or more)"));
+}
+
+// Two of three are in, the round is over and being committed.
+RunMachine LateRounds::closing() {
+  RunMachine machine = opened(late_start(), 3);
+  EXPECT_NE(find<Take>(machine.arrived(ArrivalId(1), Arrival{numbered({1, 2}, 1), {}, {}})), nullptr);
+  machine.taken(ArrivalId(1), numbered({1, 2}, 1), at(1s));
+  EXPECT_NE(find<Finalise>(machine.tick(at(10s))), nullptr);
+  return machine;
+}
+
+TEST_F(LateRounds, AnUpdateThatIsWholeWhileItsRoundIsCommittedIsInTheNextOne) {
+  RunMachine machine = closing();
+  EXPECT_TRUE(machine.admit(SiteId(3), Epoch(1), 10).ok()) << "it may begin now, too";
+  EXPECT_TRUE(machine.arrived(ArrivalId(2), Arrival{of_version({3}, 0, 0), {}, {}}).empty()) << "it waits";
+  EXPECT_EQ(machine.admit(SiteId(3), Epoch(1), 10).error().code, Code::kAlreadyExists) << "nobody sends it twice";
+  const Effects same = machine.arrived(ArrivalId(3), Arrival{of_version({3}, 0, 0), {}, {}});
+  EXPECT_NE(find<Drop>(same), nullptr);
+  machine.finalised(machine.step(), model(1), at(11s));
+  EXPECT_TRUE(find<RecordAttempt>(machine.commit_recorded(machine.step(), at(11s)))->goes_over);
+  const Effects open = machine.attempt_recorded(machine.step(), at(11s));
+  ASSERT_NE(find<Take>(open), nullptr);
+  EXPECT_EQ(find<Take>(open)->arrival, ArrivalId(2));
+  EXPECT_EQ(find<Take>(open)->admitted_on, ModelVersion(1)) << "one round old, as if it had been sent into this one";
+  machine.taken(ArrivalId(2), of_version({3}, 0, 1), at(11s));
+  EXPECT_EQ(machine.gather().held().find(SiteId(3))->own_round(RoundId(2)), RoundId(1));
+}
+
+TEST_F(LateRounds, AnUpdateThatIsWholeWhileSitesAreMissingWaitsForThem) {
+  RunMachine machine = closing();
+  machine.sites_changed(sites(1), at(10s));
+  machine.finalised(machine.step(), model(1), at(11s));
+  machine.commit_recorded(machine.step(), at(11s));
+  ASSERT_TRUE(machine.waits_for_sites());
+  EXPECT_TRUE(machine.arrived(ArrivalId(2), Arrival{of_version({3}, 0, 0), {}, {}}).empty());
+  EXPECT_EQ(machine.admit(SiteId(3), Epoch(1), 10).error().code, Code::kStale) << "what has not begun can wait";
+  EXPECT_TRUE(find<RecordAttempt>(machine.sites_changed(sites(3), at(30s)))->goes_over);
+  EXPECT_EQ(find<Take>(machine.attempt_recorded(machine.step(), at(30s)))->arrival, ArrivalId(2));
+}
+
+TEST_F(LateRounds, AnUpdateOnItsWayIsTakenByEachRoundThatItMayEnterAndASumByItsOwn) {
+  RunStart begin = late_start();
+  begin.plan.staleness_max = 2;
+  RunMachine machine = opened(begin, 3);
+  for (std::uint64_t round = 1; round <= 3; ++round) close(machine, numbered({1, 2}, round), round, at(15s));
+  EXPECT_TRUE(machine.takes(RoundId(4), false));
+  EXPECT_TRUE(machine.takes(RoundId(2), true));
+  EXPECT_FALSE(machine.takes(RoundId(1), true)) << "more than staleness_max";
+  EXPECT_FALSE(machine.takes(RoundId(3), false)) << "the region makes another";
+  EXPECT_NE(find<Take>(machine.arrived(ArrivalId(9), Arrival{of_version({3}, 1, 3), {}, {}})), nullptr);
+  RunMachine other = opened(begin, 3);
+  for (std::uint64_t round = 1; round <= 3; ++round) close(other, numbered({1, 2}, round), round, at(15s));
+  const Effects old = other.arrived(ArrivalId(9), Arrival{of_version({3}, 0, 3), {}, {}});
+  ASSERT_NE(find<Drop>(old), nullptr) << "of round 1";
+  EXPECT_EQ(find<Drop>(old)->error.code, Code::kStale) << "its site keeps it";
+  EXPECT_FALSE(RunMachineTest::opened().takes(RoundId(0), true));
+}
+
+TEST_F(LateRounds, ASumThatComesWhileItsRoundIsCommittedIsTurnedAway) {
+  RunMachine machine = closing();
+  EXPECT_FALSE(machine.admit(RoundId(1), AttemptId(1), Epoch(5), of_version({3}, 0, 0)).ok());
+  Arrival sum{of_version({3}, 0, 0), {}, {}};
+  sum.scale_bits = 20;
+  EXPECT_NE(find<Drop>(machine.arrived(ArrivalId(2), sum)), nullptr);
+  EXPECT_NE(find<Drop>(machine.arrived(ArrivalId(3), Arrival{{}, {}, {SiteId(3)}})), nullptr);
+}
+
+TEST_F(LateRounds, WhatWaitsIsGivenBackWhenTheRunPauses) {
+  RunMachine machine = closing();
+  machine.arrived(ArrivalId(2), Arrival{of_version({3}, 0, 0), {}, {}});
+  machine.finalised(machine.step(), model(1), at(11s));
+  const Effects failed = machine.step_failed(machine.step(), {Code::kUnavailable, "the disk is full"});
+  ASSERT_NE(find<Drop>(failed), nullptr);
+  EXPECT_EQ(find<Drop>(failed)->arrival, ArrivalId(2));
 }
 
 }  // namespace

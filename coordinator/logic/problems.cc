@@ -22,6 +22,8 @@ std::string days_left(WallTime end, WallTime now) {
   return hours < 48 ? "ends in " + std::to_string(hours) + " h" : "ends in " + std::to_string(hours / 24) + " days";
 }
 
+constexpr std::uint32_t kMissedOften = 5;  // rounds running
+
 std::string one_decimal(double value) {
   const auto tenths = static_cast<std::int64_t>(value * 10 + 0.5);
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
@@ -121,6 +123,15 @@ class Finder {
       add(Severity::kWarning, member.name + " has no worker attached", "start the training script there",
           runbook("fluvialsiteswithoutworkers"), member.name);
     }
+    if (facts_.run && member.silent) {
+      add(Severity::kWarning, member.name + " is connected and silent: rounds ask it and do not wait for it",
+          "look at the log of its agent, and at what its workers do; rounds wait for it again once it is heard of",
+          "plan.md#how-the-keys-act-together", member.name);
+    }
+    if (facts_.run && member.uncounted) {
+      add(Severity::kWarning, member.name + member.uncounted->what, member.uncounted->advice, "plan.md#late",
+          member.name);
+    }
     if (facts_.run && member.too_heavy) {
       add(Severity::kWarning,
           member.name + " takes no part: the run has late = next, and its maximum weight is not below 2^20",
@@ -215,6 +226,21 @@ class Finder {
 };
 
 }  // namespace
+
+std::optional<Uncounted> uncounted(const round::Plan& plan, std::uint32_t missed) {
+  const bool is_next = late_is_next(plan);
+  if (round::is_async(plan) || missed < (is_next ? 2 * plan.staleness_max + 3 : kMissedOften)) return std::nullopt;
+  std::string what = " works, and was in none of the last " + std::to_string(missed) + " rounds";
+  if (!is_next) {
+    return Uncounted{
+        what + ": what it makes is late each time, and waits in its residual",
+        "give the run late = \"next\", with the staleness_max that its training and upload take in rounds; "
+        "or longer deadlines.soft_ms without deadlines.adaptive, fewer local steps, or a smaller codec"};
+  }
+  return Uncounted{what + ": its training and upload take more than staleness_max = " +
+                       std::to_string(plan.staleness_max) + " of them",
+                   "raise staleness_max (16 at most) or deadlines.soft_ms, or have it send less: a smaller codec"};
+}
 
 std::vector<Problem> problems(const Situation& facts) { return Finder(facts).find(); }
 

@@ -13,6 +13,7 @@
 #include "coordinator/logic/federation.h"
 #include "core/base/clock.h"
 #include "core/base/ids.h"
+#include "core/round/plan.h"
 
 namespace fluvial::coordinator {
 
@@ -25,6 +26,14 @@ inline constexpr Duration kCertificateError = std::chrono::hours(24 * 2);
 inline constexpr std::chrono::milliseconds kAuthorityWarning = std::chrono::hours(24 * 60);
 inline constexpr std::chrono::milliseconds kAuthorityError = std::chrono::hours(24 * 14);
 inline constexpr double kStagingWarning = 0.9;  // of the budget
+
+// A site that works and is in no round: what is so, and what to do about it.
+struct Uncounted {
+  std::string what;
+  std::string advice;
+};
+// `missed`: how many rounds running. None: they may be too few to tell.
+std::optional<Uncounted> uncounted(const round::Plan& plan, std::uint32_t missed);
 
 struct MemberFacts {
   std::string name;
@@ -41,6 +50,8 @@ struct MemberFacts {
   std::optional<Duration> wall_offset;       // its wall clock minus ours
   bool held_twice = false;                   // two machines show its identity
   bool too_heavy = false;                    // it takes no part in the run (RunMachine::is_too_heavy)
+  bool silent = false;                       // core/round/attendance.h
+  std::optional<Uncounted> uncounted;
   bool is_away() const { return !stay.here; }
 };
 

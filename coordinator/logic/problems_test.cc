@@ -213,5 +213,28 @@ TEST(Problems, StagingIsOneFromNineTenthsOfItsBudgetOn) {
   EXPECT_THAT(problems(facts), only(Severity::kWarning, "900 of 1000 B", "#fluvialstagingnearbudget"));
 }
 
+TEST(Problems, ASilentMemberIsOneAndSoIsASiteThatNeverCounts) {
+  Situation facts = well();
+  facts.members[0].silent = true;
+  EXPECT_THAT(problems(facts), only(Severity::kWarning, "hospital-a is connected and silent", "plan.md#"));
+  facts.members[0].silent = false;
+  round::Plan plan;
+  EXPECT_FALSE(uncounted(plan, 4).has_value()) << "a few rounds show nothing";
+  facts.members[0].uncounted = uncounted(plan, 5);
+  ASSERT_TRUE(facts.members[0].uncounted.has_value());
+  EXPECT_THAT(problems(facts), only(Severity::kWarning,
+                                    "hospital-a works, and was in none of the last 5 rounds: what "
+                                    "it makes is late each time, and waits in its residual",
+                                    "plan.md#late"));
+  EXPECT_THAT(problems(facts)[0].advice, HasSubstr("late = \"next\""));
+  plan.late = "next";
+  plan.staleness_max = 4;
+  EXPECT_FALSE(uncounted(plan, 10).has_value()) << "of a slow one some rounds hold nothing";
+  EXPECT_THAT(uncounted(plan, 11)->what, HasSubstr("more than staleness_max = 4 of them"));
+  EXPECT_THAT(uncounted(plan, 11)->advice, HasSubstr("raise staleness_max (16 at most)"));
+  plan.mode = "async";
+  EXPECT_FALSE(uncounted(plan, 100).has_value()) << "windows wait for nobody";
+}
+
 }  // namespace
 }  // namespace fluvial::coordinator

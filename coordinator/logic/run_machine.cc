@@ -196,6 +196,7 @@ void RunMachine::next_attempt(Effects& out, bool sum_anew) {
     gather_.next_attempt();
     gather_.update(attempt_.participants, {});  // leases are the same: this only adds the new sites
   }
+  gather_.mark_missing(attendance_.unexpected(attempt_.participants));
   reason_.clear();
   phase_ = Phase::kRecording;
   const bool goes_over = std::exchange(goes_over_, false);
@@ -210,7 +211,7 @@ Effects RunMachine::attempt_recorded(Step step, TimePoint now) {
   note_on_record();
   // Only a first attempt begins with the training; in later ones the history was wrong once already.
   const bool first = attempt_.attempt == AttemptId(1) && !round::is_async(plan_);
-  soft_ = now + (first ? round::soft_deadline(plan_, attempt_.participants, pace_) : Duration(plan_.soft_deadline));
+  soft_ = now + (first ? round::soft_deadline(plan_, expected(), pace_) : Duration(plan_.soft_deadline));
   hard_ = now + plan_.hard_deadline;
   timer_ = soft_;
   Effects out{OpenRound{}, SetTimer{soft_}};
@@ -220,18 +221,19 @@ Effects RunMachine::attempt_recorded(Step step, TimePoint now) {
 }
 
 Status RunMachine::admit(SiteId site, Epoch lease, std::uint64_t weight) const {
-  if (phase_ != Phase::kOpen && phase_ != Phase::kRecording && !is_closing()) {
+  if (is_between_rounds() || (phase_ != Phase::kOpen && phase_ != Phase::kRecording && !is_closing())) {
     return Error{Code::kStale, "no round is open"};
   }
   for (const auto& [arrival, what] : waiting_) {
-    if (what.contributors.contains(site)) return Error{Code::kAlreadyExists, "it is here for the next window"};
+    if (what.contributors.contains(site)) return Error{Code::kAlreadyExists, "it is here for the next round"};
   }
   return gather_.admit(site, lease, weight);
 }
 
 Status RunMachine::admit(RoundId round, AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const {
-  const bool goes_over = round < attempt_.round && takes(round);
-  if (phase_ != Phase::kOpen && !is_closing() && !(goes_over && phase_ == Phase::kRecording)) {
+  const bool goes_over = round < attempt_.round && takes(round, /*is_update=*/false);
+  const bool is_between = round::is_async(plan_) && (is_closing() || (goes_over && phase_ == Phase::kRecording));
+  if (phase_ != Phase::kOpen && !is_between) {
     return Error{Code::kStale, "no round is open"};
   }
   if (goes_over) FLUVIAL_TRY(check_goes_over({partial, {}, {}}));
@@ -248,9 +250,9 @@ Status RunMachine::admit(RoundId round, AttemptId attempt, Epoch epoch, const ro
 
 Effects RunMachine::arrived(ArrivalId arrival, const round::Arrival& what) {
   Effects out;
-  if (is_closing()) {
+  if (is_closing() && may_wait(what)) {
     if (is_waiting(what.contributors)) {
-      out.push_back(Drop{arrival, {Code::kStale, "the same is here for the next window"}});
+      out.push_back(Drop{arrival, {Code::kStale, "the same is here for the next round"}});
     } else {
       waiting_.emplace(arrival, what);
     }
@@ -260,19 +262,24 @@ Effects RunMachine::arrived(ArrivalId arrival, const round::Arrival& what) {
     out.push_back(Drop{arrival, {Code::kStale, "the round is closed"}});
     return out;
   }
+  take_in(arrival, what, {}, out);
+  return out;
+}
+
+void RunMachine::take_in(ArrivalId arrival, const round::Arrival& what, std::optional<ModelVersion> admitted_on,
+                         Effects& out) {
   Status admitted = gather_.admit(what.contributors);
   if (admitted.ok()) admitted = check_goes_over(what);
   if (admitted.ok()) admitted = check_shares(what.contributors);
   if (!admitted.ok()) {
     out.push_back(Drop{arrival, admitted.error()});
-    return out;
+    return;
   }
   for (const round::Refusal& refusal : what.refusals) refuse(refusal);
   gather_.mark_missing(what.missing);
   gather_.begin_take(what.contributors);
   taking_.emplace(arrival, what.contributors);
-  out.push_back(Take{arrival});
-  return out;
+  out.push_back(Take{arrival, admitted_on});
 }
 
 Effects RunMachine::taken(ArrivalId arrival, const round::ContributorSet& with_probes, TimePoint now) {
@@ -332,13 +339,41 @@ bool RunMachine::has_quorum() const {
 // In a later pass nobody trains. Windows are noted when they close (try_close()).
 void RunMachine::note_pace(TimePoint now) {
   if (attempt_.attempt != AttemptId(1) || !passes_.empty() || round::is_async(plan_)) return;
-  pace_.closed(attempt_.participants, gather_.held(), gather_.refusals(), now - opened_at_);
+  // Whoever has no worker, or says nothing, is not slow.
+  std::vector<round::Participant> rated = expected();
+  std::erase_if(
+      rated, [this](const auto& one) { return attendance_.lacks_workers(one.site) && !gather_.is_counted(one.site); });
+  pace_.closed(rated, gather_.held(), gather_.refusals(), now - opened_at_);
+}
+
+// Windows wait for nobody.
+void RunMachine::note_attendance() {
+  if (!passes_.empty() || round::is_async(plan_)) return;
+  attendance_.closed(gather_);
+  for (const SiteId site : attendance_.unexpected(attempt_.participants)) pace_.forget(site);
+}
+
+std::vector<round::Participant> RunMachine::expected() const {
+  std::vector<round::Participant> awaited = attempt_.participants;
+  std::erase_if(awaited, [this](const auto& one) {
+    return attendance_.of(one.site) != round::Expected::kYes && !gather_.is_counted(one.site);
+  });
+  return awaited;
+}
+
+void RunMachine::heard(SiteId site) {
+  if (attendance_.heard(site)) gather_.await(site);
+}
+
+void RunMachine::has_workers(SiteId site, bool any) {
+  if (attendance_.has_workers(site, any)) gather_.await(site);
 }
 
 void RunMachine::try_close(TimePoint now, Effects& out) {
   if (!gather_.quiet()) return;  // taken() comes back here
   if (has_quorum() && (gather_.settled() || now >= soft_ || has_goal())) {
     note_pace(now);
+    note_attendance();
     if (passes_.size() + 1 < pass_values_.size()) return close_pass(now, out);
     phase_ = Phase::kFinalising;
     commit_ = {run_, attempt_.round, attempt_.attempt, gather_.held(), gather_.refusals(), {}, {}, late_is_next(plan_)};
@@ -358,6 +393,7 @@ void RunMachine::try_close(TimePoint now, Effects& out) {
   }
   lost_early_ = now < hard_;
   note_pace(now);
+  note_attendance();
   // A window waits for as long as its sites train, and asks again who may have lost what it sent.
   if (!round::is_async(plan_) && ++expired_attempts_ >= plan_.attempts_max) return halt_without_quorum(out);
   note_refused(gather_.refusals());
@@ -403,7 +439,7 @@ Effects RunMachine::commit_recorded(Step step, TimePoint now) {
   codec_state_ = commit_.codec_state;
   last_committed_ = commit_.round;
   round_begun_ = false;
-  goes_over_ = round::is_async(plan_);
+  goes_over_ = late_is_next(plan_);
   gather_ = {};
   shut_out_.clear();
   begin_passes();

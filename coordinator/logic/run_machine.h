@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "core/base/clock.h"
+#include "core/round/attendance.h"
 #include "core/round/fairness.h"
 #include "core/round/gather.h"
 #include "core/round/lateness.h"
@@ -57,7 +58,8 @@ struct SetTimer {
   TimePoint at;  // replaces the timer before; tick() when it fires
 };
 struct Take {
-  ArrivalId arrival;  // add it to the sum, then taken()
+  ArrivalId arrival;                             // add it to the sum, then taken()
+  std::optional<ModelVersion> admitted_on = {};  // admitted anew, on this model: it came between two rounds
 };
 struct Release {
   ArrivalId arrival;  // it is in the sum, and need not be kept
@@ -161,6 +163,8 @@ class RunMachine {
   // stays in for this attempt; in the next attempt the sum begins anew without it.
   Effects shut_out(const round::Refusal& refusal, TimePoint now);
   Effects tick(TimePoint now);
+  void heard(SiteId site);                  // something of its own has come
+  void has_workers(SiteId site, bool any);  // as it reports
   Effects reduced(Step step, const round::VectorRef& mean, TimePoint now);
   // `codec_state`: that the round leaves, where it hands one down.
   Effects finalised(Step step, const round::ModelRef& model, TimePoint now,
@@ -182,8 +186,8 @@ class RunMachine {
   Status admit(SiteId site, Epoch lease, std::uint64_t weight) const;
   // `round`: that the partial was made for; with windows perhaps one before the open one.
   Status admit(RoundId round, AttemptId attempt, Epoch epoch, const round::ContributorSet& partial) const;
-  // Whether what is for this round may come in: it is open, or, with windows, one shortly before it was open.
-  bool takes(RoundId round) const;
+  // Whether what is for this round may come in: it is open, or one shortly before it was (docs/design/late.md).
+  bool takes(RoundId round, bool is_update) const;
   std::uint32_t share_of(SiteId site) const;  // that an update of it has which is admitted now
   // Of these, who counts for another share than its rate gave it when it was admitted, or was admitted too long ago to
   // tell.
@@ -224,6 +228,7 @@ class RunMachine {
   TimePoint soft_deadline() const { return soft_; }
   TimePoint hard_deadline() const { return hard_; }
   const round::Pace& pace() const { return pace_; }  // of this run's sites, since this process took it up
+  const round::Attendance& attendance() const { return attendance_; }
 
  private:
   enum class Phase { kIdle, kRecording, kOpen, kReducing, kFinalising, kFinalised, kCommitting, kHalted };
@@ -253,11 +258,13 @@ class RunMachine {
   bool is_too_heavy(const SiteInfo& info) const;
   std::map<SiteId, round::Lot> lots() const;  // of the connected sites that may take part
   void begin_gather();
-  bool is_closing() const;  // what comes meanwhile is for the next window
+  bool is_closing() const;  // what comes meanwhile is for the next round
   bool has_goal() const;
   Status check_goes_over(const round::Arrival& what) const;
   Status check_shares(const round::ContributorSet& contributors) const;
   bool is_waiting(const round::ContributorSet& contributors) const;
+  bool may_wait(const round::Arrival& what) const;
+  void take_in(ArrivalId arrival, const round::Arrival& what, std::optional<ModelVersion> admitted_on, Effects& out);
   void refuse(const round::Refusal& refusal);
   void offer_waiting(Effects& out);
   void drop_waiting(const std::string& why, Effects& out);
@@ -287,6 +294,8 @@ class RunMachine {
   void halt(StatusStep step, Effects& out);
   void halt_without_quorum(Effects& out);
   void note_pace(TimePoint now);
+  void note_attendance();
+  std::vector<round::Participant> expected() const;
   void give_up_sum(TimePoint now, Effects& out);
   bool has_quorum() const;
 
@@ -310,9 +319,9 @@ class RunMachine {
   round::Gather gather_;
   std::map<SiteId, round::Refusal> shut_out_;  // during this attempt
   std::map<ArrivalId, round::ContributorSet> taking_;
-  std::map<ArrivalId, round::Arrival> waiting_;  // for the next window
+  std::map<ArrivalId, round::Arrival> waiting_;  // for the next round, with `late = "next"`
   std::map<SiteId, std::uint64_t> leads_;        // of each site that may take part, how many windows have heard of it
-  bool goes_over_ = false;                       // the last window was committed, and the next is not on record
+  bool goes_over_ = false;                       // as above: the last was committed, and the next is not on record
   std::optional<Error> spoilt_;                  // why the sum cannot be used
   std::map<SiteId, SiteInfo> connected_;
   round::CommitRecord commit_;
@@ -328,6 +337,7 @@ class RunMachine {
   round::Marks marks_;                    // with `late = "next"`
   round::Rates rates_;                    // of a run that is fair by rate
   round::Pace pace_;
+  round::Attendance attendance_;
   TimePoint opened_at_;
   TimePoint soft_;
   TimePoint hard_;

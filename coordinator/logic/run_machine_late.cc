@@ -44,7 +44,9 @@ bool RunMachine::is_too_heavy(SiteId site) const {
 std::map<SiteId, round::Lot> RunMachine::lots() const {
   std::map<SiteId, round::Lot> lots;
   for (const auto& [site, info] : connected_) {
-    if (!is_too_heavy(info)) lots[site] = {pace_.sample_weight(site), info.name_key};
+    if (is_too_heavy(info)) continue;
+    const bool comes = attendance_.of(site) == round::Expected::kYes;
+    lots[site] = {comes ? pace_.sample_weight(site) : round::kSampleWeightMin, info.name_key};
   }
   return lots;
 }

@@ -14,22 +14,29 @@ bool RunMachine::has_goal() const {
 
 bool RunMachine::is_closing() const {
   const bool closing = phase_ == Phase::kFinalising || phase_ == Phase::kFinalised || phase_ == Phase::kCommitting;
-  return closing && round::is_async(plan_);
+  return (closing && late_is_next(plan_)) || (phase_ == Phase::kIdle && goes_over_);
 }
 
 // An update by its base, a partial by what it says of each contribution: that is looked at when it comes.
-bool RunMachine::takes(RoundId round) const {
+bool RunMachine::takes(RoundId round, bool is_update) const {
   const RoundId open = last_committed_.next();
   if (round == open) return true;
-  const std::uint64_t most = std::max(plan_.async_drift_max, plan_.staleness_max);
-  return round::is_async(plan_) && round > RoundId(0) && round < open && open.value() - round.value() <= most;
+  if (!(is_update ? late_is_next(plan_) : round::is_async(plan_))) return false;
+  const std::uint64_t drift = round::is_async(plan_) ? plan_.async_drift_max : 0;
+  const std::uint64_t most = std::max<std::uint64_t>(drift, plan_.staleness_max);
+  return round > RoundId(0) && round < open && open.value() - round.value() <= most;
 }
 
-// What was admitted in an earlier window, by the rule of the present one, and at its scale.
+// A sum enters no round but its own, unless rounds are windows.
+bool RunMachine::may_wait(const round::Arrival& what) const {
+  return round::is_async(plan_) || (!what.contributors.empty() && !what.scale_bits);
+}
+
+// What was admitted in an earlier round, by the rule of the present one, and at its scale.
 Status RunMachine::check_goes_over(const round::Arrival& what) const {
-  if (!round::is_async(plan_)) return {};
+  if (!late_is_next(plan_)) return {};
   if (what.scale_bits && *what.scale_bits != attempt_.scale_bits) {
-    return Error{Code::kStale, "a sum of another scale than this window's"};
+    return Error{Code::kStale, "a sum of another scale than this round's"};
   }
   const std::optional<round::Lateness> rule = lateness();
   return round::check_versions(what.contributors, attempt_.base.version, &*rule);
@@ -63,18 +70,22 @@ bool RunMachine::is_waiting(const round::ContributorSet& contributors) const {
                              [&](const auto& one) { return !one.second.contributors.overlap(contributors).empty(); });
 }
 
-// In a window one may come of an update that was decided windows ago: its site may have its outcome already, and what
-// it makes now is another.
+// One may come of an update that was decided rounds ago: its site may have its outcome already, and what it makes now
+// is another.
 void RunMachine::refuse(const round::Refusal& refusal) {
   const auto mark = marks_.find(refusal.site);
   const bool is_decided = mark != marks_.end() && refusal.own != RoundId() && refusal.own <= mark->second;
-  if (round::is_async(plan_) && is_decided) return;
+  if (is_decided) return;
   gather_.refuse(refusal);
 }
 
+// In a window with the age that it came with; in a round it is admitted on the model of this one.
 void RunMachine::offer_waiting(Effects& out) {
-  for (const auto& [arrival, what] : std::exchange(waiting_, {})) {
-    for (Effect& effect : arrived(arrival, what)) out.push_back(std::move(effect));
+  std::optional<ModelVersion> anew;
+  if (!round::is_async(plan_)) anew = attempt_.base.version;
+  for (auto& [arrival, what] : std::exchange(waiting_, {})) {
+    if (anew) what.contributors.admitted_on(*anew);
+    take_in(arrival, what, anew, out);
   }
 }
 

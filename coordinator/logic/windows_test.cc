@@ -82,6 +82,7 @@ TEST_F(RunWindows, TheNextKeepsWhatIsStaged) {
 TEST_F(RunWindows, WhatComesDuringARoundsCommitIsTooLate) {
   RunStart begin = async_start(1);
   begin.plan.mode = "rounds";
+  begin.plan.late = "residual";
   RunMachine machine = opened(begin, 1);
   take(machine, of(1, 0, 0));
   EXPECT_NE(find<Drop>(machine.arrived(ArrivalId(7), Arrival{of(2, 0, 0), {}, {}})), nullptr);
@@ -104,11 +105,11 @@ TEST_F(RunWindows, WhatWasAdmittedShortlyBeforeMayEnter) {
     go_on(machine);
   }
   ASSERT_EQ(machine.attempt().round, RoundId(5));
-  EXPECT_TRUE(machine.takes(RoundId(5)));
-  EXPECT_TRUE(machine.takes(RoundId(3)));
-  EXPECT_TRUE(machine.takes(RoundId(1))) << "an update may be from ten models before";
-  EXPECT_FALSE(machine.takes(RoundId(0)));
-  EXPECT_FALSE(machine.takes(RoundId(6)));
+  EXPECT_TRUE(machine.takes(RoundId(5), false));
+  EXPECT_TRUE(machine.takes(RoundId(3), false));
+  EXPECT_TRUE(machine.takes(RoundId(1), false)) << "an update may be from ten models before";
+  EXPECT_FALSE(machine.takes(RoundId(0), false));
+  EXPECT_FALSE(machine.takes(RoundId(6), false));
   EXPECT_TRUE(machine.admit(RoundId(3), AttemptId(9), Epoch(5), of(2, 2, 2)).ok()) << "whichever attempt";
   EXPECT_EQ(machine.admit(RoundId(3), AttemptId(9), Epoch(4), of(2, 2, 2)).error().code, Code::kStale);
   EXPECT_EQ(machine.admit(RoundId(3), AttemptId(9), Epoch(5), of(2, 1, 1)).error().code, Code::kStale);

@@ -24,6 +24,11 @@ void PaceReport::round_closed(const round::Pace& pace, const round::ContributorS
     if (entry.times.known()) site_round_seconds_.observe(seconds(entry.times.total()));
   }
   std::set<SiteId> now;
+  std::erase_if(scored_, [&](SiteId site) {  // of whom nothing is known any more
+    const bool is_gone = pace.find(site) == nullptr;
+    if (is_gone) (void)scores_.set({{"site", name_of_(site)}}, 1);
+    return is_gone;
+  });
   for (const auto& [site, one] : pace.sites()) {
     if (one.straggler) now.insert(site);
     if (one.straggler) scored_.insert(site);

@@ -7,7 +7,8 @@ namespace fluvial::coordinator {
 
 struct RollCall::Places {
   explicit Places(const RunMachine& machine, TimePoint now)
-      : overdue(machine.is_open() && now >= machine.soft_deadline() && !round::is_async(machine.plan())) {
+      : attendance(machine.attendance()),
+        overdue(machine.is_open() && now >= machine.soft_deadline() && !round::is_async(machine.plan())) {
     const round::Gather& gather = machine.gather();
     for (const SiteId site : gather.counted()) in.insert(site);
     for (const SiteId site : gather.awaited()) awaited.insert(site);
@@ -22,6 +23,7 @@ struct RollCall::Places {
   std::set<SiteId> awaited;
   std::map<SiteId, Error> refused;
   std::map<SiteId, std::uint32_t> missed;  // which pass
+  const round::Attendance& attendance;
   bool overdue;
 };
 
@@ -73,6 +75,7 @@ Absence RollCall::outside(SiteId site) const {
 Absence RollCall::why_not(const Places& places, SiteId site) const {
   SiteKnown known = known_of(site);
   known.overdue = places.overdue;
+  known.expected = places.attendance.of(site);
   if (const auto refused = places.refused.find(site); refused != places.refused.end()) {
     known.place = Place::kRefused;
     known.refusal = refused->second;

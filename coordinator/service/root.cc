@@ -102,6 +102,7 @@ void Root::tell_leases(NodeId parent) {
 void Root::reported(NodeId child, round::NodeReport report) {
   if (registry_.book().via(report.node) != child) return;
   runs_.steps().told(report);
+  runs_.reported(report);
   report.rounds.clear();
   reports_.heard(std::move(report));
 }

@@ -30,6 +30,7 @@ class RunObserver {
   virtual void recording(const round::AttemptRecord&) {}  // the journal is about to be asked; or then it has it
   virtual void recorded(const round::AttemptRecord&) {}
   virtual void attempt_opened(const round::AttemptRecord&, Duration /*soft_deadline*/) {}
+  virtual void expects(const RunMachine&) {}  // of the attempt's sites those that come (core/round/attendance.h)
   virtual void site_refused(const round::AttemptRecord&, const round::Refusal&) {}
   virtual void sum_given_up(const round::AttemptRecord&, NodeId /*child*/, const Error&) {}
   virtual void step_failed(const round::AttemptRecord&, DiskPart, const Error&) {}

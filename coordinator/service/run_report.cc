@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "coordinator/logic/problems.h"
 #include "coordinator/service/commands.h"
 
 namespace fluvial::coordinator {
@@ -73,6 +74,30 @@ void RunReport::attempt_opened(const round::AttemptRecord& attempt, Duration sof
   round_log(attempt).info("round open",
                           {{"participants", attempt.participants.size()}, {"scale_bits", attempt.scale_bits}});
   feed_.publish({attempt.run, attempt.round, false, opened_line(attempt)});
+}
+
+// Each once, when it begins and when it is over.
+void RunReport::expects(const RunMachine& machine) {
+  const round::Attendance& attendance = machine.attendance();
+  const telemetry::Logger log = round_log(machine.attempt());
+  for (const round::Participant& one : machine.attempt().participants) {
+    const round::Expected now = attendance.of(one.site);
+    if (std::exchange(expected_[one.site], now) != now) {
+      if (now == round::Expected::kYes) {
+        log.info("a site is waited for again", {{"site", name_of_(one.site)}});
+      } else {
+        log.warn("a site is asked and not waited for",
+                 {{"site", name_of_(one.site)}, {"reason", round::expected_name(now)}});
+      }
+    }
+    const std::optional<Uncounted> never = uncounted(machine.plan(), attendance.missed(one.site));
+    if (!never || now != round::Expected::kYes) {
+      uncounted_.erase(one.site);
+    } else if (uncounted_.insert(one.site).second) {
+      log.warn("a site works, and its updates are in no round",
+               {{"site", name_of_(one.site)}, {"rounds", attendance.missed(one.site)}, {"reason", never->advice}});
+    }
+  }
 }
 
 void RunReport::pass_over(const Reduce& effect, const round::AttemptRecord& attempt, const NamedVector& mean,

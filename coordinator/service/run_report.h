@@ -3,6 +3,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <set>
 #include <string>
 
 #include "coordinator/service/feed.h"
@@ -28,6 +30,7 @@ class RunReport : public RunObserver {
   void status_told(RunId run, RunStatus status, const std::string& reason) override;
   void status_not_recorded(RunId run, RunStatus status, const Error& error) override;
   void attempt_opened(const round::AttemptRecord& attempt, Duration soft_deadline) override;
+  void expects(const RunMachine& machine) override;
   void pass_over(const Reduce& effect, const round::AttemptRecord& attempt, const NamedVector& mean,
                  Duration took) override;
   void site_refused(const round::AttemptRecord& attempt, const round::Refusal& refusal) override;
@@ -67,6 +70,8 @@ class RunReport : public RunObserver {
   double step_norm_ = 0;
   std::uint64_t model_down_bytes_ = 0;
   double model_left_out_norm_ = 0;
+  std::map<SiteId, round::Expected> expected_;  // as was said
+  std::set<SiteId> uncounted_;                  // likewise
 };
 
 }  // namespace fluvial::coordinator

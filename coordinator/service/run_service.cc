@@ -54,8 +54,8 @@ bool RunService::is_current(RunId run, RoundId round) const {
   return active_ && run == active_->machine.run() && round == active_->machine.last_committed().next();
 }
 
-bool RunService::takes(RunId run, RoundId round) const {
-  return active_ && run == active_->machine.run() && active_->machine.takes(round);
+bool RunService::takes(RunId run, RoundId round, bool is_update) const {
+  return active_ && run == active_->machine.run() && active_->machine.takes(round, is_update);
 }
 
 round::MadeFrom RunService::made_from() const {
@@ -83,6 +83,16 @@ Status RunService::may_take(const transfer::UpdateHead& head) const {
 
 Status RunService::may_take(const transfer::PartialHead& head) const {
   return active_->machine.admit(head.round, head.attempt, head.epoch, head.what.contributors);
+}
+
+void RunService::heard(SiteId site) {
+  if (active_) active_->machine.heard(site);
+}
+
+void RunService::reported(const round::NodeReport& report) {
+  if (!active_) return;
+  active_->machine.has_workers(report.node, report.workers > 0);  // of an aggregator nobody asks
+  if (round::shows_work(report, active_->machine.opened_at())) active_->machine.heard(report.node);
 }
 
 void RunService::staged(ArrivalId arrival, const round::Arrival& what) {
@@ -149,6 +159,7 @@ void RunService::carry_out(Effects effects) {
 void RunService::carry_out(const OpenRound&) {
   if (made_from().pass == 0) {
     observer_.attempt_opened(active_->machine.attempt(), active_->machine.soft_deadline() - now());
+    observer_.expects(active_->machine);
   }
   send_openings(hub_.nodes());
 }
@@ -171,7 +182,7 @@ void RunService::carry_out(const SetTimer& effect) {
 
 void RunService::carry_out(const Take& effect) {
   if (const auto arrival = side_.sum().find(effect.arrival.value())) observer_.taking(active_->machine, *arrival);
-  side_.take(effect.arrival);
+  side_.take(effect.arrival, effect.admitted_on);
 }
 
 }  // namespace fluvial::coordinator

@@ -39,6 +39,7 @@ class RunService final : private tree::RoundOwner, private RunHost {
   net::Awaitable<Status> resume(RunId run);
   net::Awaitable<Status> stop_run(RunId run, std::string reason);
 
+  void reported(const round::NodeReport& report);  // of a member
   RunMembers& members() { return members_; }
   RunSteps& steps() { return steps_; }
   tree::ParentSide& parent_side() { return side_; }
@@ -50,11 +51,12 @@ class RunService final : private tree::RoundOwner, private RunHost {
 
  private:
   bool is_current(RunId run, RoundId round) const override;
-  bool takes(RunId run, RoundId round) const override;
+  bool takes(RunId run, RoundId round, bool is_update) const override;
   round::MadeFrom made_from() const override;
   const round::Gather& gather() const override { return active_->machine.gather(); }
   AttemptId open_attempt() const override;
   bool is_here(SiteId site) const override { return registry_.book().via(site) != NodeId(0); }
+  void heard(SiteId site) override;
   Status may_take(const transfer::UpdateHead& head) const override;
   Status may_take(const transfer::PartialHead& head) const override;
   std::uint32_t share(SiteId site) const override { return active_->machine.share_of(site); }

@@ -69,7 +69,7 @@ net::Awaitable<void> RunSteps::record_attempt(RecordAttempt effect) {
   if (effect.sum_anew) {
     const transfer::SumShape shape = shape_of(record, pass);
     if (effect.goes_over) {
-      side_.go_over(record.run, record.round, shape);
+      side_.go_over(record.run, record.round, shape, machine().plan().staleness_max);
     } else {
       side_.begin_sum(record.run, record.round, shape);
     }
@@ -254,7 +254,7 @@ std::shared_ptr<tree::ModelSlot> RunSteps::slot_of_next(const round::Schema& sch
 void RunSteps::publish(const Publish& effect) {
   ActiveRun& run = *host_.current();
   const round::CommitRecord& record = effect.record;
-  if (!round::is_async(run.machine.plan()) || effect.last) hub_.book().close();
+  if (!round::late_is_next(run.machine.plan()) || effect.last) hub_.book().close();
   if (effect.last) run.overtaken.clear();
   const TimePoint begun = now();
   round::CommitRecord decided = round::decided_by(record, effect.last);

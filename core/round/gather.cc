@@ -155,6 +155,11 @@ void Gather::mark_missing(const std::vector<SiteId>& sites) {
   }
 }
 
+void Gather::await(SiteId site) {
+  const auto found = slots_.find(site);
+  if (found != slots_.end() && found->second.state == State::kMissing) move(found->second, State::kAwaited);
+}
+
 void Gather::mark_above(const std::set<SiteId>& sites) {
   for (auto& [site, slot] : slots_) {
     if (sites.contains(site)) {

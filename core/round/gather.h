@@ -49,6 +49,7 @@ class Gather {
 
   void refuse(const Refusal& refusal);                  // unless it is in already
   void mark_missing(const std::vector<SiteId>& sites);  // of those, who is awaited
+  void await(SiteId site);                              // if it is missing: it comes after all
   void mark_above(const std::set<SiteId>& sites);       // the parent holds exactly these: others of "above" are awaited
   void move_held_above();                               // the parent took the sum
   void forget_held();                                   // the sum was lost: those taking or held are awaited again

@@ -61,6 +61,8 @@ class Pace {
   // updates that was counted to the next.
   void window_closed(const ContributorSet& in, TimePoint now);
 
+  void forget(SiteId site) { sites_.erase(site); }  // it does not come: that says nothing of its speed
+
   const std::map<SiteId, SitePace>& sites() const { return sites_; }
   const SitePace* find(SiteId site) const;  // null: no history
   double sample_weight(SiteId site) const;  // 1, or a straggler's 1 / score, at least kSampleWeightMin

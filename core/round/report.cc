@@ -27,6 +27,12 @@ Doing doing_from_name(std::string_view name) {
   return found == std::end(kDoings) ? Doing::kUnknown : *found;
 }
 
+bool shows_work(const NodeReport& report, TimePoint since) {
+  const bool waits = report.doing == Doing::kUnknown || report.doing == Doing::kIdle ||
+                     report.doing == Doing::kWaiting || (report.doing == Doing::kTraining && report.workers == 0);
+  return !waits && report.heard - report.doing_for >= since;
+}
+
 void replace(NodeReport& report, NodeReport newer) {
   std::vector<RoundSpans> rounds = std::move(report.rounds);
   std::ranges::move(newer.rounds, std::back_inserter(rounds));

@@ -64,6 +64,10 @@ struct NodeReport {
   bool operator==(const NodeReport&) const = default;
 };
 
+// Whether it says that the node has begun something for a round since then, by the clock of whoever has heard it. A
+// site without a worker does not train, whatever it waits for.
+bool shows_work(const NodeReport& report, TimePoint since);
+
 // `newer` replaces `report`, but for the rounds that wait in it and were not sent yet: these stay, the oldest go.
 void replace(NodeReport& report, NodeReport newer);
 

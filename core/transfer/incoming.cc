@@ -150,10 +150,10 @@ wire::Received Incoming::received() const {
                  : wire::Received{partial_->incarnation, partial_->sequence, next_index_};
 }
 
-// The same round, or with windows a later one, which the same update or sum may enter.
+// The same round, or a later one which the same update may enter, or with windows the same sum.
 bool Incoming::is_for(RunId run, RoundId round) const {
-  const bool has_windows = terms_.late && terms_.late->drift_max > 0;
-  return run == this->run() && (round == this->round() || (has_windows && round > this->round()));
+  const bool goes_over = terms_.late && (update_ || terms_.late->drift_max > 0);
+  return run == this->run() && (round == this->round() || (goes_over && round > this->round()));
 }
 
 bool Incoming::continues(const UpdateHead& head) const {
@@ -186,7 +186,7 @@ Status Incoming::resume(PartialHead head, const Terms& terms) {
   return {};
 }
 
-// With windows the open round may be a later one than it was cut off in.
+// The open round may be a later one than it was cut off in.
 void Incoming::go_on_under(const Terms& terms) {
   terms_.base = terms.base;
   terms_.base_version = terms.base_version;

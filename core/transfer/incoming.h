@@ -70,6 +70,7 @@ class Incoming {
 
   RunId run() const { return update_ ? update_->run : partial_->run; }
   RoundId round() const { return update_ ? update_->round : partial_->round; }  // that it is to enter
+  RoundId own_round() const { return update_ ? update_->own_round() : partial_->round; }
   wire::Received received() const;
   // Whether the head is of this submission, or of this sequence of the same incarnation, begins where this one stopped,
   // and means the same digest.

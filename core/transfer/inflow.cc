@@ -68,6 +68,12 @@ Status Inflow::start(const Staging& staging) {
   return {};
 }
 
+Status Inflow::may_go_on(Receiver& receiver) const {
+  if (!incoming_ || !update_ || receiver.still_takes(*update_)) return {};
+  return Error{Code::kStale,
+               "no round takes an update of round " + std::to_string(update_->own_round().value()) + " any more"};
+}
+
 Status Inflow::chunk(std::uint64_t index, Buffer bytes) {
   return incoming_ ? incoming_->chunk(index, std::move(bytes)) : Status{};
 }

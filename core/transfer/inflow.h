@@ -23,6 +23,8 @@ class Receiver {
   // Both say kStale by check_pass(), before they look at the sites: those are of the open pass.
   virtual Result<Terms> admit(const UpdateHead& head) = 0;
   virtual Result<Terms> admit(const PartialHead& head) = 0;  // by admit_partial()
+  // Whether what is left of it is still wanted: the round that it could enter last may be over.
+  virtual bool still_takes(const UpdateHead& /*head*/) { return true; }
   // The sites that a refused partial must leave out to be admitted.
   virtual std::vector<SiteId> without(const PartialHead& head) = 0;
   virtual void arrived(StagedArrival arrival) = 0;
@@ -73,6 +75,8 @@ class Inflow {
   // After admit(): how many of its chunks an earlier session brought.
   std::uint64_t kept_chunks() const { return incoming_ ? incoming_->received().chunks : 0; }
   Status start(const Staging& staging);
+  // Before each chunk, on the strand. Else a sender that takes its time would hold its place in the budget for ever.
+  Status may_go_on(Receiver& receiver) const;
   Status chunk(std::uint64_t index, Buffer bytes);  // blocking, anywhere; skipped after a refusal
   // Blocking, anywhere. kUnauthenticated: a contribution is not its site's own.
   Status end(const v1::UpdateEnd& end, ByteSpan trailer, const FindForged& find_forged);

@@ -36,10 +36,12 @@ class Owner final : public Receiver {
   void accused(RunId, RoundId, NodeId, const std::vector<round::Refusal>& conflicts) override {
     accusations.insert(accusations.end(), conflicts.begin(), conflicts.end());
   }
+  bool still_takes(const UpdateHead&) override { return takes; }
   bool knows_authors() override { return is_root; }
 
   const RoundBook* book = nullptr;
   bool is_root = true;
+  bool takes = true;
   Status verdict;
   round::MadeFrom open;
   std::vector<StagedArrival> arrivals;
@@ -316,6 +318,22 @@ TEST_F(InflowTest, APartialMayNameThoseBelowItsSenderAlone) {
       partial_of(7, test_values(1)), book_, [](SiteId) { return false; }, [] { return Status{}; },
       [](const auto&) { FAIL() << "nobody contradicted itself"; });
   EXPECT_EQ(admitted.error().code, Code::kPermissionDenied);
+}
+
+// Else whoever sends a chunk now and then would hold its place for ever.
+TEST_F(InflowTest, AnUpdateThatNoRoundTakesAnyMoreGivesItsPlaceBack) {
+  const std::vector<float> values = test_values(1);
+  Inflow in(test_head(7));
+  ASSERT_TRUE(in.admit(book_, owner_).ok() && in.start(staging_).ok());
+  EXPECT_TRUE(in.may_go_on(owner_).ok());
+  EXPECT_TRUE(in.chunk(0, test_chunk(values, 0)).ok());
+  EXPECT_GT(budget_.bytes_used(), 0u);
+  owner_.takes = false;
+  const Status over = in.may_go_on(owner_);
+  ASSERT_FALSE(over.ok());
+  EXPECT_EQ(refuse(in, over.error()), Code::kStale) << "its site keeps it";
+  EXPECT_EQ(budget_.bytes_used(), 0u);
+  EXPECT_TRUE(in.may_go_on(owner_).ok()) << "it is said once";
 }
 
 }  // namespace

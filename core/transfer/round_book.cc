@@ -14,12 +14,12 @@ void RoundBook::open(RunId run, RoundId round, std::uint32_t pass) {
   since_ = round_ = round;
 }
 
-void RoundBook::go_over(RunId run, RoundId round) {
+void RoundBook::go_over(RunId run, RoundId round, std::uint32_t staleness_max) {
   if (!open_ || run != run_ || round < round_) return open(run, round);
   complete_.clear();  // as in a round: a site whose folder was lost, or is an older copy, is heard again
-  // Whoever has not come back by then may never.
-  std::erase_if(kept_, [this](const auto& one) { return one.second.round() < round_; });
+  std::erase_if(kept_, [&](const auto& one) { return round.value() - one.second.own_round().value() > staleness_max; });
   round_ = round;
+  pass_ = 0;
 }
 
 void RoundBook::close() {

@@ -17,8 +17,9 @@ class RoundBook {
  public:
   // Forgets any other round and pass; no effect when this one is open.
   void open(RunId run, RoundId round, std::uint32_t pass = 0);
-  // The next window of the run is open: transfers that were cut off in the one before it are kept. Otherwise as open().
-  void go_over(RunId run, RoundId round);
+  // A later round of the run is open: transfers that were cut off stay while what they bring may enter it, at most
+  // `staleness_max` rounds after its own. Otherwise as open().
+  void go_over(RunId run, RoundId round, std::uint32_t staleness_max);
   void close();  // forgets everything
 
   // ---- one submission, one content ----
@@ -47,7 +48,7 @@ class RoundBook {
 
   bool open_ = false;
   RunId run_;
-  RoundId since_;  // the first of the windows up to this one; without windows the round itself
+  RoundId since_;  // the first of those that went over up to this one; where none did the round itself
   RoundId round_;
   std::uint32_t pass_ = 0;                          // a site's submissions of two passes have two numbers
   std::map<SiteId, round::Contribution> complete_;  // the newest of each site

@@ -98,19 +98,19 @@ TEST_F(RoundBookTest, WhatWasCutOffIsOfferedAndTakenOnce) {
 // Windows: a transfer goes on in the one after it was cut off, and no later.
 TEST_F(RoundBookTest, WhatWasCutOffGoesOverIntoTheNextWindow) {
   keep(test_head(7), 1);
-  book_.go_over(RunId(1), RoundId(2));
+  book_.go_over(RunId(1), RoundId(2), 1);
   EXPECT_TRUE(book_.received(NodeId(7)).has_value());
-  book_.go_over(RunId(1), RoundId(3));
+  book_.go_over(RunId(1), RoundId(3), 1);
   EXPECT_FALSE(book_.received(NodeId(7)).has_value()) << "it would hold its bytes for ever";
   keep(test_head(8), 1);
   EXPECT_TRUE(book_.received(NodeId(8)).has_value()) << "announced for a window before";
-  book_.go_over(RunId(2), RoundId(3));
+  book_.go_over(RunId(2), RoundId(3), 1);
   EXPECT_FALSE(book_.received(NodeId(8)).has_value()) << "another run";
 }
 
 TEST_F(RoundBookTest, AWindowKnowsNoSubmissionOfTheOneBefore) {
   book_.complete(arrival(test_head(7, 5, 2), test_values(1)));
-  book_.go_over(RunId(1), RoundId(2));
+  book_.go_over(RunId(1), RoundId(2), 1);
   EXPECT_TRUE(book_.admit(test_head(7, 4, 1)).ok()) << "a folder that is an older copy is heard again";
 }
 

@@ -47,7 +47,8 @@ std::optional<transfer::Incoming> Intake::cut_off() {
 net::Awaitable<Status> Intake::chunk(std::uint64_t index, Buffer bytes) {
   if (!current_) co_return Error{Code::kFailedPrecondition, "a chunk without a beginning"};
   if (current_->is_refused()) co_return Status{};
-  const Status taken = co_await runtime_.pool.run([&] { return current_->chunk(index, std::move(bytes)); });
+  Status taken = co_await ask(runtime_.strand, [&] { return current_->may_go_on(owner_); });
+  if (taken.ok()) taken = co_await runtime_.pool.run([&] { return current_->chunk(index, std::move(bytes)); });
   if (!taken.ok()) co_await refuse(taken.error());
   co_return Status{};
 }

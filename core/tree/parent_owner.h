@@ -13,6 +13,7 @@ class ParentOwner : public HubOwner {
  public:
   Result<transfer::Terms> admit(const transfer::UpdateHead& head) override { return side().admit(head); }
   Result<transfer::Terms> admit(const transfer::PartialHead& head) override { return side().admit(head); }
+  bool still_takes(const transfer::UpdateHead& head) override { return side().still_takes(head); }
   std::vector<SiteId> without(const transfer::PartialHead& head) override { return side().without(head); }
   void arrived(transfer::StagedArrival arrival) override { side().arrived(std::move(arrival)); }
   void refused(RunId run, RoundId round, const round::MadeFrom& from, const round::Refusal& refusal) override {

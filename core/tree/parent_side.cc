@@ -44,7 +44,8 @@ std::vector<SiteId> joined(const std::vector<SiteId>& some, const std::vector<Si
 }  // namespace
 
 Result<transfer::Terms> ParentSide::admit(const transfer::UpdateHead& head) {
-  if (!owner_.takes(head.run, head.round)) return not_open(head.round);
+  owner_.heard(head.site);
+  if (!owner_.takes(head.run, head.round, /*is_update=*/true)) return not_open(head.round);
   FLUVIAL_TRY(transfer::check_pass(head, owner_.made_from()));  // first: the gather is that of the open pass
   FLUVIAL_TRY(owner_.may_take(head));
   watch_.begun(head.site, now());
@@ -53,7 +54,10 @@ Result<transfer::Terms> ParentSide::admit(const transfer::UpdateHead& head) {
 }
 
 Result<transfer::Terms> ParentSide::admit(const transfer::PartialHead& head) {
-  if (!owner_.takes(head.run, head.round)) return not_open(head.round);
+  for (const auto& [site, entry] : head.what.contributors.entries()) {
+    if (owner_.may_bring(head.child, site)) owner_.heard(site);
+  }
+  if (!owner_.takes(head.run, head.round, /*is_update=*/false)) return not_open(head.round);
   FLUVIAL_TRY(transfer::check_pass(head, owner_.made_from()));
   const auto is_below = [&](SiteId site) { return owner_.may_bring(head.child, site); };
   const auto admit = [&] { return owner_.may_take(head); };
@@ -67,21 +71,22 @@ Result<transfer::Terms> ParentSide::admit(const transfer::PartialHead& head) {
 }
 
 std::vector<SiteId> ParentSide::without(const transfer::PartialHead& head) {
-  const bool is_open = owner_.takes(head.run, head.round) && transfer::check_pass(head, owner_.made_from()).ok();
+  const bool is_open =
+      owner_.takes(head.run, head.round, /*is_update=*/false) && transfer::check_pass(head, owner_.made_from()).ok();
   if (!is_open) return {};
   const auto is_below = [&](SiteId site) { return owner_.may_bring(head.child, site); };
   return joined(transfer::without(head, owner_.gather(), is_below), owner_.miscounted(head.what.contributors));
 }
 
 void ParentSide::arrived(transfer::StagedArrival arrival) {
-  const bool is_taken = owner_.takes(arrival.run, arrival.round);
+  const bool is_taken = owner_.takes(arrival.run, arrival.round, arrival.update() != nullptr);
   if (!is_taken || arrival.from != owner_.made_from()) {
     const Error closed{Code::kStale, is_taken ? "the pass is closed" : "the round is closed"};
     children_.send(arrival.child, transfer::receipt(arrival, closed));
     return;
   }
   spans_.ended(arrival.run, arrival.round, round::SpanKind::kStage, now(), arrival.child);
-  if (!owner_.is_current(arrival.run, arrival.round)) {  // a window before
+  if (!owner_.is_current(arrival.run, arrival.round)) {  // one before
     std::erase_if(arrival.what.refusals, [](const auto& one) { return !round::drops_update(one.error.code); });
     for (round::Refusal& refusal : arrival.what.refusals) refusal.own = refusal.own_round(arrival.round);
   }
@@ -95,7 +100,7 @@ void ParentSide::arrived(transfer::StagedArrival arrival) {
   owner_.staged(id, what);
 }
 
-// An update that was on its way while windows passed is admitted on the model of the one that it reaches.
+// An update that was on its way while rounds passed is admitted on the model of the one that it reaches.
 void ParentSide::admit_on_newest(transfer::StagedArrival* arrival) const {
   if (arrival->update() == nullptr || owner_.is_current(arrival->run, arrival->round)) return;
   const Result<transfer::Terms> terms = owner_.terms(/*brings_integers=*/false);
@@ -117,11 +122,11 @@ void ParentSide::count_bytes(const transfer::StagedArrival& arrival) const {
 }
 
 void ParentSide::refused(RunId run, RoundId round, const round::MadeFrom& from, const round::Refusal& refusal) {
-  if (!owner_.takes(run, round) || from != owner_.made_from()) return;
+  if (!owner_.takes(run, round, /*is_update=*/true) || from != owner_.made_from()) return;
   spans_.ended(run, round, round::SpanKind::kStage, now(), refusal.site);
   counts_.contribution_refused(code_name(refusal.error.code));
   round::Refusal said = refusal;
-  if (!owner_.is_current(run, round)) {  // a window before: who merely took no part in that one is wanted in this
+  if (!owner_.is_current(run, round)) {  // one before: who merely took no part in that one is wanted in this
     if (!round::drops_update(refusal.error.code)) return;
     said.own = refusal.own_round(round);
   }
@@ -129,25 +134,28 @@ void ParentSide::refused(RunId run, RoundId round, const round::MadeFrom& from, 
 }
 
 void ParentSide::accused(RunId run, RoundId round, NodeId by, const std::vector<round::Refusal>& conflicts) {
-  if (owner_.takes(run, round)) owner_.are_accused(by, conflicts);
+  if (owner_.takes(run, round, /*is_update=*/false)) owner_.are_accused(by, conflicts);
 }
 
 bool ParentSide::knows_authors() { return owner_.knows_authors(); }
 
 void ParentSide::declined(NodeId child, const round::Decline& decline) {
   const round::Refusal& refusal = decline.refusal;
-  if (!owner_.is_current(decline.run, decline.round) || owner_.via(refusal.site) != child) return;  // not its to say
+  if (owner_.via(refusal.site) != child) return;  // not its to say
+  owner_.heard(refusal.site);
+  if (!owner_.is_current(decline.run, decline.round)) return;
   counts_.contribution_refused(code_name(refusal.error.code));
   owner_.has_declined(decline.attempt, refusal);
 }
 
 // ---- what the machine decides -------------------------------------------------------------------------------------
 
-void ParentSide::take(ArrivalId arrival) {
-  sum_.take(arrival.value(), [this, arrival, begun = now()](const transfer::StagedArrival& staged,
-                                                            const Result<round::ContributorSet>& added) {
-    on_taken(arrival, begun, staged, added);
-  });
+void ParentSide::take(ArrivalId arrival, std::optional<ModelVersion> admitted_on) {
+  sum_.take(arrival.value(), admitted_on,
+            [this, arrival, begun = now()](const transfer::StagedArrival& staged,
+                                           const Result<round::ContributorSet>& added) {
+              on_taken(arrival, begun, staged, added);
+            });
 }
 
 void ParentSide::on_taken(ArrivalId id, TimePoint begun, const transfer::StagedArrival& arrival,
@@ -187,8 +195,8 @@ void ParentSide::begin_sum(RunId run, RoundId round, transfer::SumShape shape, s
   watch_.opened(now());
 }
 
-void ParentSide::go_over(RunId run, RoundId round, transfer::SumShape shape) {
-  children_.book().go_over(run, round);
+void ParentSide::go_over(RunId run, RoundId round, transfer::SumShape shape, std::uint32_t staleness_max) {
+  children_.book().go_over(run, round, staleness_max);
   reset_sum(run, std::move(shape));
   watch_.opened(now());
 }

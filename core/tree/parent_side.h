@@ -28,12 +28,14 @@ class RoundOwner {
  public:
   virtual ~RoundOwner() = default;
   virtual bool is_current(RunId run, RoundId round) const = 0;
-  // What was made for this round may come in: for the open one, or with windows for one shortly before it.
-  virtual bool takes(RunId run, RoundId round) const = 0;
+  // What was made for this round may come in: for the open one, or for one shortly before it: with late updates an
+  // update, with windows a partial, too.
+  virtual bool takes(RunId run, RoundId round, bool is_update) const = 0;
   virtual round::MadeFrom made_from() const = 0;  // what fits the open pass of a round with several
   virtual const round::Gather& gather() const = 0;
   virtual AttemptId open_attempt() const = 0;   // 0: no round is in progress
   virtual bool is_here(SiteId site) const = 0;  // connected, however deep
+  virtual void heard(SiteId site) = 0;          // something of its own has come, whether it is of use or not
   virtual Status may_take(const transfer::UpdateHead& head) const = 0;
   virtual Status may_take(const transfer::PartialHead& head) const = 0;
   virtual Result<transfer::Terms> terms(bool brings_integers) = 0;
@@ -67,6 +69,9 @@ class ParentSide final : public transfer::Receiver {
   // ---- what comes from below
   Result<transfer::Terms> admit(const transfer::UpdateHead& head) override;
   Result<transfer::Terms> admit(const transfer::PartialHead& head) override;
+  bool still_takes(const transfer::UpdateHead& head) override {
+    return owner_.takes(head.run, head.own_round(), /*is_update=*/true);
+  }
   std::vector<SiteId> without(const transfer::PartialHead& head) override;
   void arrived(transfer::StagedArrival arrival) override;
   void refused(RunId run, RoundId round, const round::MadeFrom& from, const round::Refusal& refusal) override;
@@ -75,7 +80,7 @@ class ParentSide final : public transfer::Receiver {
   void declined(NodeId child, const round::Decline& decline);
 
   // ---- what the machine decides
-  void take(ArrivalId arrival);
+  void take(ArrivalId arrival, std::optional<ModelVersion> admitted_on = {});
   void release(ArrivalId arrival);
   void drop(ArrivalId arrival, const Error& error);  // its child is told why, and whom a partial must do without
 
@@ -83,9 +88,10 @@ class ParentSide final : public transfer::Receiver {
   void begin();  // another one: nobody has been told of it
   // Anew, without what was staged.
   void begin_sum(RunId run, RoundId round, transfer::SumShape shape, std::uint32_t pass = 0);
-  void go_over(RunId run, RoundId round, transfer::SumShape shape);  // anew: what is staged is for this window
-  void reset_sum(RunId run, transfer::SumShape shape);               // queued; what was staged stays
-  void end();                                                        // of what came for it nothing is wanted any more
+  // Anew: what is staged is for this round, and what was cut off, while it may enter it.
+  void go_over(RunId run, RoundId round, transfer::SumShape shape, std::uint32_t staleness_max);
+  void reset_sum(RunId run, transfer::SumShape shape);  // queued; what was staged stays
+  void end();                                           // of what came for it nothing is wanted any more
 
   // ---- what goes down
   // To those of the children whom it concerns, with what is left of the time.

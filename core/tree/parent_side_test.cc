@@ -43,7 +43,7 @@ class FakeChildren final : public Children {
 class FakeOwner final : public RoundOwner {
  public:
   bool is_current(RunId run, RoundId round) const override { return run == kRun && round == kRound; }
-  bool takes(RunId run, RoundId round) const override {
+  bool takes(RunId run, RoundId round, bool) const override {
     return is_current(run, round) || (run == kRun && round == before);
   }
   round::MadeFrom made_from() const override { return open_pass; }
@@ -57,9 +57,11 @@ class FakeOwner final : public RoundOwner {
   NodeId way_to(const round::Participant& participant) const override { return via(participant.site); }
   AttemptId open_attempt() const override { return attempt; }
   bool is_here(SiteId site) const override { return here.contains(site); }
+  void heard(SiteId site) override { heard_of.insert(site); }
   bool may_bring(NodeId child, SiteId site) const override { return via(site) == child; }
   std::uint32_t share(SiteId site) const override { return gather_.share(site); }
   std::vector<SiteId> miscounted(const round::ContributorSet&) const override { return wrong; }
+  std::set<SiteId> heard_of;
   void staged(ArrivalId arrival, const round::Arrival& what) override { arrivals.emplace_back(arrival, what); }
   void taken(ArrivalId, const round::ContributorSet& with_probes) override {
     sum = with_probes;

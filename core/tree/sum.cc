@@ -7,7 +7,7 @@ namespace fluvial::tree {
 
 std::uint64_t Sum::stage(transfer::StagedArrival arrival) {
   const std::uint64_t id = ++last_id_;
-  staged_.emplace(id, std::make_shared<const transfer::StagedArrival>(std::move(arrival)));
+  staged_.emplace(id, std::make_shared<transfer::StagedArrival>(std::move(arrival)));
   return id;
 }
 
@@ -24,13 +24,15 @@ Sum::Staged Sum::drop(std::uint64_t id) {
 
 void Sum::drop_all() { staged_.clear(); }
 
-void Sum::take(std::uint64_t id, Taken done) {
-  lane_.push([this, id, done = std::move(done)] { return do_take(id, done); });
+void Sum::take(std::uint64_t id, std::optional<ModelVersion> admitted_on, Taken done) {
+  lane_.push([this, id, admitted_on, done = std::move(done)] { return do_take(id, admitted_on, done); });
 }
 
-net::Awaitable<void> Sum::do_take(std::uint64_t id, Taken done) {
-  const Staged arrival = find(id);
-  if (arrival == nullptr) co_return;  // dropped meanwhile
+net::Awaitable<void> Sum::do_take(std::uint64_t id, std::optional<ModelVersion> admitted_on, Taken done) {
+  const auto found = staged_.find(id);
+  if (found == staged_.end()) co_return;  // dropped meanwhile
+  const std::shared_ptr<transfer::StagedArrival> arrival = found->second;
+  if (admitted_on) arrival->what.contributors.admitted_on(*admitted_on);  // nobody else reads it now: this is the lane
   adding_since_ = runtime_.clock.now();
   const Result<round::ContributorSet> added =
       co_await runtime_.pool.run([&] { return node_.add(*arrival, parallel_); }, net::Work::kMerge);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "core/net/pool_parallel.h"
 #include "core/transfer/node_sum.h"
@@ -35,8 +36,9 @@ class Sum {
 
   // Queued: adds the arrival, which stays staged, then `done` with its contributors and the probes that the sum now
   // holds, or with why it could not be added: then a part of it may be in the sum, and a reset must follow. Nothing
-  // when it is gone by then, or when it has gone meanwhile (then a reset must follow, too).
-  void take(std::uint64_t id, Taken done);
+  // when it is gone by then, or when it has gone meanwhile (then a reset must follow, too). `admitted_on`: it is
+  // admitted anew, on that model.
+  void take(std::uint64_t id, std::optional<ModelVersion> admitted_on, Taken done);
   // Queued: back to nothing, in the same memory when the shape is the same.
   void reset(transfer::SumShape shape);
 
@@ -46,14 +48,14 @@ class Sum {
   TimePoint adding_since() const { return adding_since_; }  // the arrival that `done` is told of, or that is next
 
  private:
-  net::Awaitable<void> do_take(std::uint64_t id, Taken done);
+  net::Awaitable<void> do_take(std::uint64_t id, std::optional<ModelVersion> admitted_on, Taken done);
   net::Awaitable<void> do_reset(transfer::SumShape shape);
 
   Runtime& runtime_;
   Lane lane_;
   net::PoolParallel parallel_;
   transfer::NodeSum node_;
-  std::map<std::uint64_t, Staged> staged_;
+  std::map<std::uint64_t, std::shared_ptr<transfer::StagedArrival>> staged_;
   std::uint64_t last_id_ = 0;
   TimePoint adding_since_;
 };

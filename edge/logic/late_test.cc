@@ -57,6 +57,25 @@ TEST(LateIsNext, IsSentOnceForEachOpening) {
   EXPECT_NE(find<Send>(site.answered(pending(1), Outcome::kPending)), nullptr);
 }
 
+// Its upload was on its way when the round opened, and was let go on.
+TEST(LateIsNext, WhatTheParentHasTakenMeanwhileIsNotSentAgain) {
+  SiteMachine site = sent();
+  site.offered(late_offer(2));
+  site.taken(kLateRun);
+  EXPECT_EQ(find<Send>(site.answered(pending(1), Outcome::kPending)), nullptr);
+  site.offered(late_offer(2));
+  EXPECT_NE(find<Send>(site.answered(pending(1), Outcome::kPending)), nullptr) << "it has it no more";
+}
+
+TEST(LateIsNext, WhatTheParentTookForNoRoundIsSentIntoTheOpenOne) {
+  SiteMachine site = sent();
+  site.offered(late_offer(2));
+  EXPECT_NE(find<Send>(site.answered(pending(1), Outcome::kPending)), nullptr);
+  EXPECT_NE(find<Ask>(site.not_taken(kLateRun, RoundId(1))), nullptr);
+  EXPECT_NE(find<Send>(site.answered(pending(1), Outcome::kPending)), nullptr);
+  EXPECT_TRUE(site.not_taken(kLateRun, RoundId(2)).empty()) << "of the open one an opening follows";
+}
+
 TEST(LateIsNext, AnAnswerThatItCountedAfterAllIsBelieved) {
   SiteMachine site = sent();
   site.offered(late_offer(2));

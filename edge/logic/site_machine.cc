@@ -372,12 +372,16 @@ Effects SiteMachine::answered(const Pending& about, Outcome outcome) {
   return out;
 }
 
+void SiteMachine::taken(RunId run) {
+  if (pending_ && pending_->run == run && next_ && next_->run == run) next_->counted = true;
+}
+
 Effects SiteMachine::turned_away(RunId run, RoundId round) {
   Effects out;
-  const bool is_of_window = sending_ && round::rolls(sending_->late) && round < sending_->round;
+  const bool is_earlier = sending_ && sending_->late && round < sending_->round;
   const bool ours =
-      pending_ && !resolving_ && sending_ && sending_->run == run && (sending_->round == round || is_of_window);
-  if (ours && (pending_->round < round || is_of_window)) out.push_back(Ask{*pending_});
+      pending_ && !resolving_ && sending_ && sending_->run == run && (sending_->round == round || is_earlier);
+  if (ours && (pending_->round < round || is_earlier)) out.push_back(Ask{*pending_});
   return out;
 }
 

@@ -190,7 +190,8 @@ class SiteMachine {
   Effects answered(const Pending& about, Outcome outcome);
   // The round that an old submission was sent into says that it has this site's already, or that it was decided before.
   Effects turned_away(RunId run, RoundId round);
-  // The parent took nothing any more for this round, into which it was sent; with windows a later one is open.
+  void taken(RunId run);  // the parent has what was sent, whatever its last opening says
+  // The parent took nothing any more for this round, into which it was sent; a later one is open.
   Effects not_taken(RunId run, RoundId round);
   // Which model comes from the parent just now; before offered() and committed(). With windows it is fetched to its
   // end, and trained from: else a site whose line is slow would begin anew with each window.

@@ -40,11 +40,11 @@ bool SiteMachine::is_coming(const Work& work) const {
   return work.stage == Stage::kFetching && round::rolls(work.offer.late) && flowing_ == work.offer.base;
 }
 
-// What was on its way when the present window opened was let go on, and went nowhere.
+// What was on its way when the present round opened was let go on, and went nowhere.
 Effects SiteMachine::not_taken(RunId run, RoundId round) {
   Effects out;
-  const bool ours = pending_ && !resolving_ && sending_ && sending_->run == run && round < sending_->round &&
-                    round::rolls(sending_->late);
+  const bool ours =
+      pending_ && !resolving_ && sending_ && sending_->run == run && round < sending_->round && sending_->late;
   if (!ours) return out;
   if (!next_) next_ = sending_;
   may_send_next_ = true;

@@ -54,6 +54,11 @@ class FakeParent final : public tree::HubOwner {
   void set_plan(const std::function<void(round::Plan&)>& change) {
     runtime_.on_strand([&] { change(opening_.plan); });
   }
+  // Updates of earlier rounds may enter the rounds that it opens from here on.
+  void take_late(std::uint32_t staleness_max) {
+    runtime_.on_strand(
+        [&] { opening_.late = round::Lateness{staleness_max, round::staleness_factors(staleness_max, 0.5), {}}; });
+  }
   void set_weight_max(SiteId site, std::uint64_t weight_max) {
     runtime_.on_strand([&] { opening_.participants = {{site, Epoch(5), weight_max}}; });
   }
@@ -79,7 +84,15 @@ class FakeParent final : public tree::HubOwner {
       opening_.attempt = attempt;
       opening_.base = base.ref;
       opening_.order = signing_ == Signing::kOpenings ? signed_opening() : nullptr;
-      hub_.book().open(opening_.run, opening_.round);
+      if (opening_.late) {
+        opening_.late->earlier.clear();
+        for (std::uint64_t old = 1; old <= opening_.late->staleness_max && old <= base.ref.version.value(); ++old) {
+          opening_.late->earlier.push_back(models_.at(ModelVersion(base.ref.version.value() - old))->ref());
+        }
+        hub_.book().go_over(opening_.run, opening_.round, opening_.late->staleness_max);
+      } else {
+        hub_.book().open(opening_.run, opening_.round);
+      }
       opening_.received = hub_.book().received(site);
       received.put(opening_.received ? opening_.received->chunks : 0);
       hub_.send(site, wire::to_envelope(opening_));
@@ -152,7 +165,10 @@ class FakeParent final : public tree::HubOwner {
     co_return grant;
   }
   Result<transfer::Terms> admit(const transfer::UpdateHead& head) override {
-    if (head.lease != Epoch(5) || head.round != opening_.round) return Error{Code::kStale, "not this round"};
+    const bool is_late = opening_.late && head.round < opening_.round;
+    if (head.lease != Epoch(5) || (head.round != opening_.round && !is_late)) {
+      return Error{Code::kStale, "not this round"};
+    }
     if (turns_away_) return Error{Code::kAlreadyExists, "counted already"};
     transfer::Terms terms;
     terms.layout = {opening_.value_count, opening_.plan.chunk_values};
@@ -162,6 +178,7 @@ class FakeParent final : public tree::HubOwner {
     terms.base = opening_.base.digest;
     terms.base_version = ModelVersion(opening_.round.value() - 1);  // whichever model a test has opened it on
     terms.value_abs_max = opening_.plan.value_abs_max;
+    if (opening_.late) terms.late = std::make_shared<const round::Lateness>(*opening_.late);
     if (const std::shared_ptr<tree::ModelSlot> base = model(opening_.base)) {
       terms.schema = base->schema();
       terms.base_integers = base->integers();

@@ -125,6 +125,8 @@ Status EdgeService::on_receipt(const v1::Receipt& message) {
   const RunId run(message.run());
   const RoundId round(message.round());
   site_.report.receipt(run, round, verdict);
+  submission_.answered(run, round);
+  if (verdict.ok()) machine_->taken(run);
   // A stale one may be of an earlier lease, while the update is on its way under the new one.
   if (!verdict.ok() && verdict.error().code != Code::kStale) submission_.refused(run, round);
   if (!verdict.ok() && round::drops_update(verdict.error().code)) {

@@ -91,10 +91,23 @@ void Submission::send(const Send& effect) {
   FLUVIAL_CHECK(update, "to send what is not there");
   if (!uplink_.is_up()) return;  // offered again after the next connect
   if (!is_taken(update->info())) return decline(effect.offer);
+  if (is_with_parent(effect.offer, update->info())) return;
   last_pass_ = effect.offer.pass_index();
   site_.report.sending(effect);
   upload_.send({update, site_.self, effect.offer.lease, effect.offer.round, uplink_.session(), effect.first_chunk,
-                nullptr, round::rolls(effect.offer.late)});
+                nullptr, effect.offer.late.has_value()});
+}
+
+// All of it has gone to this parent for a round before, and its receipt is on its way: by that it is taken, or sent
+// once more.
+bool Submission::is_with_parent(const Offer& offer, const store::PendingInfo& info) const {
+  return unanswered_ && offer.attempt == AttemptId(1) && unanswered_->into < offer.round &&
+         unanswered_->session == uplink_.session() && unanswered_->lease == offer.lease &&
+         unanswered_->submission == info.submission;
+}
+
+void Submission::answered(RunId run, RoundId round) {
+  if (unanswered_ && unanswered_->run == run && unanswered_->into == round) unanswered_.reset();
 }
 
 // So that the round need not wait for it. It stays pending, and is late unless another parent's sum holds it.
@@ -120,13 +133,15 @@ void Submission::send_early(std::shared_ptr<const Feed> feed, const Offer& offer
   const std::uint64_t first_chunk =
       transfer::first_chunk(received, info.incarnation, info.submission, info.start.chunk_count);
   upload_.send({nullptr, site_.self, offer.lease, offer.round, uplink_.session(), first_chunk, std::move(feed),
-                round::rolls(offer.late)});
+                offer.late.has_value()});
 }
 
 void Submission::on_sent(const UploadItem& item, double seconds) {
   const store::PendingInfo& info = item.update->info();
   const bool again = std::exchange(sent_[info.start.from.pass], info.submission) == info.submission;
   site_.report.sent(info, again, seconds);
+  unanswered_.reset();
+  if (item.goes_over) unanswered_ = {info.start.run, item.into, info.submission, item.lease, item.session};
   for (auto* const held : {&pending_, &pass_}) {
     if (*held && (*held)->info().submission == info.submission) forget_memory(*held);
   }

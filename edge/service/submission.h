@@ -38,6 +38,7 @@ class Submission {
   void stop_sending() { upload_.stop(); }
   void refused(RunId run, RoundId round) { upload_.refused(run, round); }
   void turned_away(RunId run, RoundId round) { upload_.turned_away(run, round); }
+  void answered(RunId run, RoundId round);  // by a receipt, whatever it says
   void ask(const Ask& effect);
   void resolve(const Resolve& effect);
 
@@ -49,6 +50,7 @@ class Submission {
   Upload::Events upload_events();
   Result<std::string> signature_of(const store::PendingInfo& info) const;  // thread safe
   bool is_taken(const store::PendingInfo& info) const;                     // by the parent
+  bool is_with_parent(const Offer& offer, const store::PendingInfo& info) const;
   void decline(const Offer& offer);
   void on_sent(const UploadItem& item, double seconds);
   static void forget_memory(std::shared_ptr<const store::PendingUpdate>& held);
@@ -62,6 +64,14 @@ class Submission {
   std::shared_ptr<const store::PendingUpdate> pass_;  // the last later pass of it; null: there is none
   std::uint32_t last_pass_ = 0;
   std::map<std::uint32_t, std::uint64_t> sent_;  // by pass: the submission that was last
+  struct Unanswered {                            // all of it has gone, and no receipt has come yet
+    RunId run;
+    RoundId into;
+    std::uint64_t submission = 0;
+    Epoch lease;
+    std::shared_ptr<net::Session> session;
+  };
+  std::optional<Unanswered> unanswered_;
 };
 
 }  // namespace fluvial::edge

@@ -40,7 +40,7 @@ void Upload::send(UploadItem item) {
   if (!running_) return start(std::move(item));
   const UploadItem& now = running_->item;
   const bool same = now.info().submission == item.info().submission && now.session == item.session &&
-                    now.lease == item.lease && (now.into == item.into || (item.goes_over && !running_->turned_away));
+                    now.lease == item.lease && (now.into == item.into || now.goes_over);
   if (same && !running_->stopped && !running_->durable) {  // what was sent early goes on, and may be durable now
     running_->durable = std::move(item.update);
     told_.notify_all();
@@ -78,9 +78,9 @@ void Upload::refused(RunId run, RoundId round) {
 }
 
 void Upload::turned_away(RunId run, RoundId round) {
-  if (!running_ || !running_->item.goes_over) return;
-  const UploadItem& now = running_->item;
-  if (now.info().start.run == run && now.into == round) running_->turned_away = true;
+  if (!running_) return;
+  UploadItem& now = running_->item;
+  if (now.info().start.run == run && now.into == round) now.goes_over = false;
 }
 
 void Upload::start(UploadItem item) {

@@ -29,7 +29,7 @@ struct UploadItem {
   // Of one that is not durable: its chunks so far. The rest of them, and its trailer, wait for it to be sent once more,
   // as durable.
   std::shared_ptr<const Feed> feed = nullptr;
-  bool goes_over = false;  // on its way into the window before it may enter this one (docs/design/windows.md)
+  bool goes_over = false;  // on its way into a round before it may enter this one (docs/design/late.md)
 
   const store::PendingInfo& info() const { return update ? update->info() : feed->info(); }
 };
@@ -73,7 +73,6 @@ class Upload {
     std::atomic<std::uint64_t> chunks{0};  // that the parent has, or the session
     std::atomic<bool> stopped{false};
     std::atomic<bool> refused{false};
-    bool turned_away = false;                             // the strand's
     std::shared_ptr<const store::PendingUpdate> durable;  // the item's, or what became of its feed; the strand's
   };
   net::Awaitable<void> run(std::shared_ptr<Running> running);

@@ -393,6 +393,7 @@ def newcomer(scene):
     federation = scene.federation
     scene.one_more_site("site-5", "region-1")
     scene.until_alert("FluvialSitesWithoutWorkers")
+    assert not scene.prometheus.query('fluvial_coordinator_site_straggler_score{site="site-5"}'), "it is not slow"
     federation.restart("coordinator", "--certificate-days", "10")
     scene.until_alert("FluvialCertificateExpiring")
 

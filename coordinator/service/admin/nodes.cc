@@ -45,6 +45,7 @@ net::Awaitable<Reply> list_nodes(Context* admin, Call call) {
                       {"parent_wished", nullptr},
                       {"since", utc(calls.stay_of(id).since)},
                       {"workers", nullptr},
+                      {"expected", nullptr},
                       {"doing", doing_json(activity)},
                       {"progress", progress_json(activity)},
                       {"certificate_ends_at", nullptr},
@@ -70,6 +71,7 @@ net::Awaitable<Reply> list_nodes(Context* admin, Call call) {
     if (detour) {
       node["past"] = json::object{{"aggregator", book.name_of(detour->past)}, {"reason", detour->reason}};
     }
+    if (active && row.role == Role::kSite) node["expected"] = expected_name(active->machine.attendance().of(id));
     const round::SitePace* pace = active ? active->machine.pace().find(id) : nullptr;
     if (pace != nullptr) node["pace"] = pace_object(*pace);
     nodes.push_back(std::move(node));

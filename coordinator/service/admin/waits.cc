@@ -29,15 +29,18 @@ std::string update_of(const RunMachine& machine) {
 // Of a window those alone who need somebody: it commits at its goal, whoever the contributions are from.
 void wait_for_round(const Context& admin, const RunMachine& machine, std::vector<Wait>& waits) {
   bool may_any_come = false;
+  const round::Gather& gather = machine.gather();
+  const bool lacks_quorum = gather.counted().size() + gather.awaited_count() < machine.plan().quorum;
   for (RollCall::Entry& entry : admin.root.runs().roll_call().of(machine)) {
     const AbsenceState state = entry.absence.state;
-    if (state != AbsenceState::kAwaited && state != AbsenceState::kAway) continue;
+    const bool is_needed = state == AbsenceState::kAsked && lacks_quorum;
+    if (state != AbsenceState::kAwaited && state != AbsenceState::kAway && !is_needed) continue;
     may_any_come = true;
     if (round::is_async(machine.plan()) && entry.absence.is_usual()) continue;
     waits.push_back({admin.name_of(entry.site), update_of(machine), std::move(entry.absence)});
   }
   if (may_any_come) return;
-  const std::size_t in = machine.gather().counted().size();
+  const std::size_t in = gather.counted().size();
   if (in >= machine.plan().quorum) return;
   waits.push_back({"", "the deadline of the attempt",
                    reason("nobody else will be in, and " + std::to_string(in) + " of " +
@@ -95,6 +98,13 @@ MemberFacts member_facts(const Context& admin, const NodeEntry& node) {
   const ActiveRun* active = admin.root.runs().active();
   facts.too_heavy = active != nullptr && active->machine.is_too_heavy(node.id);
   const round::SitePace* pace = active != nullptr ? active->machine.pace().find(node.id) : nullptr;
+  if (active != nullptr && facts.stay.here) {
+    const round::Attendance& attendance = active->machine.attendance();
+    facts.silent = attendance.of(node.id) == round::Expected::kSilent;
+    if (attendance.of(node.id) == round::Expected::kYes) {
+      facts.uncounted = uncounted(active->machine.plan(), attendance.missed(node.id));
+    }
+  }
   const bool is_waited_for = active != nullptr && !round::is_async(active->machine.plan());  // windows wait for nobody
   if (is_waited_for && pace != nullptr && pace->straggler) facts.straggler_score = pace->score;
   return facts;
