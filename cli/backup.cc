@@ -105,11 +105,6 @@ Status copy_journal(store::FileSystem& files, const BackupOptions& options, cons
 
 // Whether a coordinator answers; kFailedPrecondition when it keeps another folder.
 Result<bool> find_coordinator(const BackupOptions& options, const AdminClient& client) {
-  if (client.is_remote()) {
-    return Error{Code::kInvalidArgument,
-                 "a backup is made where the coordinator's data folder is: leave --admin out "
-                 "there"};
-  }
   const auto status = client.get("/v1/status");
   if (!status.ok() && status.error().code == Code::kUnavailable) return false;
   if (!status.ok()) return status.error();
@@ -158,7 +153,7 @@ int back_up(const Commands& commands, const BackupOptions& options) {
   if (const Status chosen = choose_seal(commands, options, request); !chosen.ok()) {
     return fail_by(io, "backup", chosen.error());
   }
-  const AdminClient client = options.client();
+  const AdminClient client(options.place(config::process_environment()));
   const auto running = find_coordinator(options, client);
   if (!running.ok()) return fail(io, "backup", running.error());
   request.copy_journal = [&] { return copy_journal(commands.files, options, client, *running); };
@@ -269,7 +264,8 @@ void add_backup(CLI::App& app, Commands& commands) {
           ->type_name("FILE");
   backup->add_flag("--plain-key", options->plain_key, "leave the authority's key as it is: the place is safe by itself")
       ->excludes(recipient);
-  add_admin_options(*backup, *options);
+  // No --admin: models are copied from the data folder, so a backup is made on the coordinator's machine.
+  add_socket_options(*backup, *options, "the coordinator's data folder");
   backup->add_flag("--json", options->json, "print what was copied as JSON");
   backup->footer(
       "Journal, models and certificate authority, each with its digest. It works while the coordinator runs and while\n"

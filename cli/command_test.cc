@@ -69,6 +69,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{{"simulate", "--advise", "/nowhere/plan.toml", "--step", "abc"},
               {"fluvial simulate: --step: \"abc\": expected a duration such as 40ms or 1.2s"}},
         Wrong{{"health", "--admin", "https://fl.example.org:7402"}, {"--admin"}},
+        Wrong{{"backup", "b", "--plain-key", "--admin", "https://fl.example.org:7402"},
+              {"fluvial backup: ", "--admin"}},
         Wrong{{"deom"}, {"unknown command \"deom\"", "did you mean \"demo\"", "coordinator"}},
         Wrong{{"rounds", "wacth"}, {"fluvial rounds", "wacth", "did you mean \"watch\""}},
         Wrong{{"demo", "--ronds", "3"}, {"fluvial demo", "--ronds", "did you mean \"--rounds\""}},
@@ -175,12 +177,16 @@ TEST(CommandLine, AVariableOfTheAdminApiIsTheMatterOfItsCommandsAlone) {
   const Ran asked = run({"status"});
   const Ran elsewhere = run({"status", "--data-dir", folder.path()});
   const Ran health = run({"health", "--data-dir", folder.path()});
+  const Ran backup = run({"backup", folder / "backup", "--plain-key", "--data-dir", folder / "nothing"});
   ::unsetenv("FLUVIAL_ADMIN");
   EXPECT_EQ(asked.status, kUsage);
   EXPECT_THAT(asked.err, HasSubstr("expected https://HOST:PORT"));
   EXPECT_THAT(elsewhere.err, HasSubstr("no coordinator answers at"));
   EXPECT_EQ(health.status, kFailed);
   EXPECT_THAT(health.err, HasSubstr("no process has been started with this data folder"));
+  EXPECT_EQ(backup.status, kFailed);
+  EXPECT_THAT(backup.err, HasSubstr(folder / "nothing"));
+  EXPECT_THAT(run({"backup", "--help"}).out, AllOf(HasSubstr("--admin-socket"), Not(HasSubstr("--admin URL"))));
 }
 
 TEST(CommandLine, NoCoordinatorIsAFailureThatSaysWhereItLooked) {
