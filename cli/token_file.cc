@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/identity/token.h"
 #include "core/store/file_system.h"
 
 namespace fluvial::cli {
@@ -16,6 +17,7 @@ namespace {
 
 constexpr std::uint64_t kTokenBytesMax = 4096;
 constexpr std::string_view kContainersSecrets = "/run/secrets/";
+constexpr std::string_view kPlaceholder = "none";  // what the packages' units hand over where their file is not there
 
 std::string trimmed(const std::string& text) {
   const auto first = text.find_first_not_of(" \t\r\n");
@@ -28,13 +30,40 @@ Error failed(std::string_view verb, const std::string& path) {
           fmt::format("cannot {} {}: {}", verb, path, std::generic_category().message(number))};
 }
 
+// The file that a person fills: systemd hands a copy of it to the packages' units.
+std::string filled_by_hand(const std::string& path) {
+  for (const char* unit : {"edge", "aggregator"}) {
+    if (path == fmt::format("/run/credentials/fluvial-{}.service/token", unit)) {
+      return fmt::format("/etc/fluvial/{}.token", unit);
+    }
+  }
+  return path;
+}
+
+Error no_token(const std::string& path, const std::string& text) {
+  const std::string file = filled_by_hand(path);
+  const char* state = "holds no token";
+  if (!text.empty()) {
+    state = file != path ? "is not there"
+                         : "holds no token but \"none\", which the packages' units write where "
+                           "/etc/fluvial/edge.token or /etc/fluvial/aggregator.token is not there";
+  }
+  return {Code::kInvalidArgument,
+          fmt::format("{} {}: put the line that fluvial token create prints into the file (mode 0600), and start this "
+                      "again",
+                      file, state)};
+}
+
 }  // namespace
 
 Result<GivenToken> read_token_file(const std::string& path) {
   store::PosixFileSystem files;
   FLUVIAL_ASSIGN(const Buffer content, store::read_file(files, path, kTokenBytesMax));
   GivenToken given{.text = trimmed(std::string(as_text(content.span()))), .warning = ""};
-  if (given.text.empty()) return Error{Code::kInvalidArgument, path + " holds no token"};
+  if (given.text.empty() || given.text == kPlaceholder) return no_token(path, given.text);
+  if (const auto token = identity::EnrolmentToken::parse(given.text); !token.ok()) {
+    return Error{token.error().code, fmt::format("{}: {}", filled_by_hand(path), token.error().message)};
+  }
   struct stat status = {};
   if (!path.starts_with(kContainersSecrets) && ::stat(path.c_str(), &status) == 0 && (status.st_mode & 077) != 0) {
     given.warning = fmt::format("{} has mode {:04o}: anyone who can read it can become the member (chmod 600)", path,

@@ -13,7 +13,8 @@ struct GivenToken {
   std::string warning;  // others on this machine can read the file it came from
 };
 
-// A file's content. Files below /run/secrets are a container's own and need no warning, whatever their mode.
+// A file's content; kInvalidArgument where that is no token, with the name of the file that a person fills. Files below
+// /run/secrets are a container's own and need no warning, whatever their mode.
 Result<GivenToken> read_token_file(const std::string& path);
 
 // Of FLUVIAL_TOKEN_FILE or FLUVIAL_TOKEN; kInvalidArgument when both are set.

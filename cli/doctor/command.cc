@@ -50,7 +50,7 @@ Findings judge_settings(const Subject& subject) {
 
 Findings judge_token(const std::string& path) {
   const auto given = read_token_file(path);
-  if (!given.ok()) return {{Severity::kError, given.error().message, "--token-file names the file of a token"}};
+  if (!given.ok()) return {{Severity::kError, given.error().message, "fluvial token create makes another"}};
   const auto token = identity::EnrolmentToken::parse(given->text);
   if (!token.ok()) return {{Severity::kError, token.error().message, "fluvial token create makes another"}};
   Findings findings;
