@@ -37,6 +37,16 @@ def test_a_run_goes_by_its_name_or_its_number(small):
     small.stop_run(number + 1)
 
 
+def test_a_runs_name_is_a_text_of_any_language_that_turns_nothing_around(small):
+    small.start_run("Klinikum Köln 病院", MODEL)
+    small.train(add_one("Klinikum Köln 病院"))
+    small.wait("Klinikum Köln 病院", timeout_s=60)
+    small.join()
+    for name in ("lo\u202ess", "two\nlines", "ze\u200bro"):
+        with pytest.raises(fluvial.FederationFailed, match="name = .*: expected no control characters"):
+            small.start_run(name, MODEL)
+
+
 def test_a_run_that_is_not_there_is_told_from_those_that_are(small):
     small.start_run("there", MODEL)
     small.stop_run("there")
