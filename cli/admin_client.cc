@@ -12,6 +12,7 @@ namespace fluvial::cli {
 namespace {
 
 constexpr Duration kRequestDeadline = std::chrono::seconds(60);
+constexpr std::size_t kUnderWayMax = 64;  // requests on one connection without an answer
 // A run's start reads, digests, writes and fsyncs a whole model, of 2^40 bytes at most.
 constexpr Duration kStartDeadline = std::chrono::hours(1);
 
@@ -56,14 +57,35 @@ Result<net::HttpReply> AdminClient::exchange(std::string_view method, std::strin
   return reply;
 }
 
-Result<std::string> AdminClient::post_for_bytes(std::string_view target, const json::value& body) const {
-  FLUVIAL_ASSIGN(net::HttpReply reply, exchange("POST", target, json::serialize(body)));
-  return std::move(reply.body);
-}
-
-Status AdminClient::put_bytes(std::string_view target, std::string_view bytes) const {
-  const auto reply = exchange("PUT", target, bytes);
-  return reply.ok() ? Status() : Status(reply.error());
+Status AdminClient::ask_all(const NextRequest& next,
+                            const std::function<Status(const std::string& body)>& answered) const {
+  if (!place_.ok()) return place_.error();
+  const auto pipe = net::HttpPipe::open(place_->address, kRequestDeadline);
+  if (!pipe.ok()) return unreachable(pipe.error());
+  const auto answer = [&]() -> Status {
+    const Result<net::HttpReply> reply = (*pipe)->receive();
+    if (!reply.ok()) return unreachable(reply.error());
+    return is_success(*reply) ? answered(reply->body) : Status(error_of(*reply));
+  };
+  std::size_t under_way = 0;
+  for (bool more = true; more || under_way > 0;) {
+    if (!more || under_way == kUnderWayMax) {
+      FLUVIAL_TRY(answer());
+      --under_way;
+      continue;
+    }
+    FLUVIAL_ASSIGN(const std::optional<Request> request, next());
+    more = request.has_value();
+    if (!more) continue;
+    const Status sent = (*pipe)->send(request->method, request->target, request->body);
+    ++under_way;
+    if (sent.ok()) continue;
+    // A server that refuses may close before it has read the rest: then the refusal is there to be read.
+    Status heard;
+    while (heard.ok() && under_way-- > 0) heard = answer();
+    return heard.ok() ? Status(unreachable(sent.error())) : heard;
+  }
+  return {};
 }
 
 Result<json::value> AdminClient::request(std::string_view method, std::string_view target,

@@ -4,6 +4,7 @@
 #include <CLI/App.hpp>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -31,9 +32,15 @@ class AdminClient {
   std::string place() const { return place_.ok() ? place_->text : std::string(); }
   const Result<AdminPlace>& where() const { return place_; }
   bool is_remote() const { return place_.ok() && place_->is_remote(); }
-  // A request whose answer is not JSON.
-  Result<std::string> post_for_bytes(std::string_view target, const json::value& body) const;
-  Status put_bytes(std::string_view target, std::string_view bytes) const;
+  // Requests on one connection, some of them on their way before the first is answered. `next` gives one after the
+  // other, and then nothing; `answered` takes the bodies. Ends with the first that is refused, or that it fails.
+  struct Request {
+    std::string method;
+    std::string target;
+    std::string body;
+  };
+  using NextRequest = std::function<Result<std::optional<Request>>()>;
+  Status ask_all(const NextRequest& next, const std::function<Status(const std::string& body)>& answered) const;
 
  private:
   Result<net::HttpReply> exchange(std::string_view method, std::string_view target, std::string_view body) const;

@@ -1,8 +1,11 @@
 // fluvial model: committed models as files, and which of them stay.
 #include <fmt/format.h>
 
+#include <boost/json/serialize.hpp>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "cli/admin_client.h"
 #include "cli/command.h"
@@ -31,19 +34,29 @@ Status copy_model(const std::string& from, const std::string& to, const std::str
   return store::write_model(files, to, model.schema, model.bytes.span(), model.metadata);
 }
 
-// Over the network: part by part, and then as copy_model() does.
+constexpr std::uint64_t kReadBytes = 1 << 20;  // of one answer
+
+// Over the network: part by part, several on their way at once, and then as copy_model() does.
 Status fetch_model(const AdminClient& client, const std::string& target, const std::string& to,
                    const std::string& sha256) {
   store::PosixFileSystem files;
   const std::string part = to + ".part";
   {
     FLUVIAL_ASSIGN(const std::unique_ptr<store::File> file, files.open(part, store::OpenMode::kTruncate));
-    for (std::uint64_t from = 0;;) {
-      FLUVIAL_ASSIGN(const std::string bytes, client.post_for_bytes(target + "/read", json::object{{"from", from}}));
-      if (bytes.empty()) break;
-      FLUVIAL_TRY(file->write_at(from, as_byte_span(bytes)));
-      from += bytes.size();
-    }
+    std::uint64_t asked = 0;
+    std::uint64_t here = 0;
+    bool is_whole = false;
+    const auto next = [&]() -> Result<std::optional<AdminClient::Request>> {
+      if (is_whole) return std::optional<AdminClient::Request>();
+      const json::object place{{"from", std::exchange(asked, asked + kReadBytes)}};
+      return std::optional(AdminClient::Request{"POST", target + "/read", json::serialize(place)});
+    };
+    FLUVIAL_TRY(client.ask_all(next, [&](const std::string& bytes) -> Status {
+      FLUVIAL_TRY(file->write_at(here, as_byte_span(bytes)));
+      here += bytes.size();
+      is_whole = is_whole || bytes.size() < kReadBytes;
+      return {};
+    }));
   }
   const Status copied = copy_model(part, to, sha256);
   const Status removed = files.remove(part);

@@ -2,13 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <memory>
-#include <span>
 
 #include "cli/admin_client.h"
 #include "cli/command.h"
 #include "cli/format.h"
+#include "cli/model_upload.h"
 #include "cli/run_watch.h"
 #include "cli/table.h"
 #include "cli/waits.h"
@@ -65,25 +66,24 @@ Result<json::object> start_request(const StartOptions& options) {
   return request;
 }
 
-constexpr std::size_t kPartBytes = 1'000'000;
-
 // Sends the model's file to a coordinator on another machine; the request names it from then on.
-Status send_model(const AdminClient& client, json::object& request) {
+Status send_model(const Io& io, const AdminClient& client, json::object& request) {
   if (!client.is_remote() || !request.contains("model")) return {};
+  const bool draws = Terminal::of(io.err).is_interactive();
+  const auto amount = [](std::uint64_t bytes) { return format_bytes(static_cast<double>(bytes)); };
+  UploadWords words;
+  words.sent = [&](std::uint64_t sent, std::uint64_t bytes) {
+    if (draws)
+      io.note(fmt::format("\r\033[Kmodel: {} of {} sent{}", amount(sent), amount(bytes), sent == bytes ? "\n" : ""));
+  };
+  words.cut = [&](const Error& why, Duration wait) {
+    io.note(fmt::format("{}fluvial run start: {}; going on in {:.1f} s\n", draws ? "\n" : "", why.message,
+                        std::chrono::duration<double>(wait).count()));
+  };
   store::PosixFileSystem files;
-  FLUVIAL_ASSIGN(const std::unique_ptr<store::File> file,
-                 files.open(text_member(request, "model"), store::OpenMode::kRead));
-  FLUVIAL_ASSIGN(const std::uint64_t size, file->size());
-  FLUVIAL_ASSIGN(const json::value begun, client.post("/v1/uploads"));
-  const std::string upload = text_member(begun, "upload");
-  std::string part;
-  for (std::uint64_t from = 0; from < size; from += part.size()) {
-    part.resize(std::min<std::uint64_t>(kPartBytes, size - from));
-    FLUVIAL_TRY(store::read_exactly(*file, from, std::as_writable_bytes(std::span(part)), "the model"));
-    FLUVIAL_TRY(client.put_bytes(fmt::format("/v1/uploads/{}?from={}", upload, from), part));
-  }
+  FLUVIAL_ASSIGN(std::string upload, upload_model(client, files, text_member(request, "model"), words));
   request.erase("model");
-  request["upload"] = upload;
+  request["upload"] = std::move(upload);
   return {};
 }
 
@@ -102,7 +102,7 @@ int start(const Io& io, const StartOptions& options) {
   auto request = start_request(options);
   if (!request.ok()) return fail(io, "run start", request.error(), kUsage);
   const AdminClient client = options.client();
-  if (const Status sent = send_model(client, *request); !sent.ok()) return fail(io, "run start", sent.error());
+  if (const Status sent = send_model(io, client, *request); !sent.ok()) return fail(io, "run start", sent.error());
   const auto started = client.post("/v1/runs", *request);
   if (!started.ok()) return fail(io, "run start", not_seen(*request, started.error()));
   const std::uint64_t run = count_member(*started, "run");

@@ -206,6 +206,7 @@ Status Service::open() {
   facts_.pin = holdings_.authority->current()->pin();
   facts_.enrol_address = net::to_string({public_host(settings_), facts_.enrol_port});
   facts_.token_ttl_s = settings_.token_ttl_s;
+  facts_.upload_bytes_max = settings_.upload_bytes_max;
   admin_socket_ =
       settings_.admin_socket.empty() ? store::join_path(settings_.data_dir, "admin.sock") : settings_.admin_socket;
   worker_socket_ =

@@ -47,7 +47,8 @@ Status Admin::open(const std::string& socket, admin::Facts facts, const AdminUse
   context_.facts = std::move(facts);
   tree::Runtime& runtime = context_.runtime;
   FLUVIAL_ASSIGN(people_, admin::People::of(::geteuid(), admin_users.users, admin_users.readers));
-  context_.uploads = admin::Uploads(store::join_path(context_.facts.data_dir, "uploads"));
+  context_.uploads =
+      admin::Uploads(store::join_path(context_.facts.data_dir, "uploads"), context_.facts.upload_bytes_max);
   FLUVIAL_TRY(admin::sweep_uploads(runtime.files, context_.uploads.folder()));
   context_.set_last_backup(last_backup(runtime.files, context_.facts.data_dir));
   FLUVIAL_ASSIGN(

@@ -44,6 +44,7 @@ struct Facts {
   std::uint16_t metrics_port = 0;
   std::uint16_t admin_port = 0;  // 0: the admin API is on its socket alone
   std::uint64_t token_ttl_s = 3'600;
+  std::uint64_t upload_bytes_max = std::uint64_t{1} << 40;
 };
 
 struct Context {

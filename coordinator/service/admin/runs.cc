@@ -100,10 +100,10 @@ std::uint64_t sites_enrolled(const Federation& book) {
   }));
 }
 
-// What a run begins with: a file, or the model of another run; one that was sent is to be removed afterwards.
+// What a run begins with: a file, or the model of another run.
 struct Source {
   std::string path;
-  bool was_sent = false;
+  std::string upload;            // that it is; empty: none
   RunId run;                     // 0: of none
   bool continues = false;        // that run, or begins with its model alone
   std::string round;             // of that run, as ModelKeeper::find() takes it; empty: with `path`
@@ -143,8 +143,8 @@ Result<Source> source_of(Context* admin, const Call& call, const json::object& r
   if (!source.path.empty()) {
     return wrong("model: over the network the coordinator opens no file of its machine: send yours (POST /v1/uploads)");
   }
-  FLUVIAL_ASSIGN(source.path, admin->uploads.take(owner_of(call), upload));
-  source.was_sent = true;
+  FLUVIAL_ASSIGN(source.path, admin->uploads.use(owner_of(call), upload));
+  source.upload = upload;
   return source;
 }
 
@@ -258,16 +258,6 @@ Result<round::Plan> plan_in(const json::object& request, std::uint64_t enrolled)
   return plan;
 }
 
-// On the pool.
-Status remove_sent(Context* admin, Source& source) {
-  if (!std::exchange(source.was_sent, false)) return {};
-  const Status removed = admin->runtime.files.remove(source.path);
-  if (removed.ok()) return {};
-  admin->runtime.log.warn("a model that was sent could not be removed; the next start of the coordinator does",
-                          {{"path", source.path}, {"reason", removed.error().to_string()}});
-  return {};
-}
-
 // What is said of a run that began.
 struct Begun {
   RoundId round;  // of the run that its model is of
@@ -276,15 +266,12 @@ struct Begun {
 };
 
 // On the pool, while no run is active.
-Result<NewRun> prepare(Context* admin, Source& source, const round::Plan& plan, Begun& begun) {
+Result<NewRun> prepare(Context* admin, const Source& source, const round::Plan& plan, Begun& begun) {
   NewRun made{.row = {.plan = plan}, .model = {}};
   std::optional<store::Model> model;
   if (!source.path.empty()) {
-    Result<store::Model> read = store::read_model(admin->runtime.files, source.path);
-    FLUVIAL_TRY(remove_sent(admin, source));
-    if (!read.ok()) return read.error();
-    FLUVIAL_TRY(store::check_header_fits(read->schema));
-    model = std::move(*read);
+    FLUVIAL_ASSIGN(model, store::read_model(admin->runtime.files, source.path));
+    FLUVIAL_TRY(store::check_header_fits(model->schema));
   }
   if (source.run != RunId()) {
     FLUVIAL_ASSIGN(begun.round, begin_from(admin, source, made, model));
@@ -308,17 +295,14 @@ Result<NewRun> prepare(Context* admin, Source& source, const round::Plan& plan, 
 net::Awaitable<Reply> start(Context* admin, Call call) {
   const Result<json::object> request = parse_object(call.request.body);
   if (!request.ok()) co_return request.error();
-  Result<Source> source = source_of(admin, call, *request);
+  const Result<Source> source = source_of(admin, call, *request);
   if (!source.ok()) co_return source.error();
   const std::uint64_t enrolled = sites_enrolled(admin->book());
   Begun begun;
   Result<round::Plan> plan = co_await admin->runtime.pool.run([&] { return plan_in(*request, enrolled); });
   Result<RunId> run = Error{Code::kInternal, "the run was not begun"};
   if (plan.ok()) run = co_await admin->root.runs().start([&] { return prepare(admin, *source, *plan, begun); });
-  if (source->was_sent) {  // nobody has read it
-    const Status removed = co_await admin->runtime.pool.run([&] { return remove_sent(admin, *source); });
-    if (!removed.ok()) co_return removed.error();
-  }
+  if (!source->upload.empty()) co_await end_use(admin, source->upload, run.ok());
   if (!plan.ok()) co_return plan.error();
   if (!run.ok()) co_return run.error();
   if (const auto note = heavy_sites_note(*plan, admin->book().nodes())) begun.notes.emplace_back(*note);

@@ -8,7 +8,7 @@ import json
 import os
 import socket
 import ssl
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Iterator, Optional, Tuple
 from urllib.parse import urlsplit
 
 from .errors import CoordinatorRefused, CoordinatorUnavailable
@@ -16,6 +16,8 @@ from .errors import CoordinatorRefused, CoordinatorUnavailable
 Connector = Callable[[Optional[float]], http.client.HTTPConnection]
 _NAME = "fluvial://coordinator/"  # how a coordinator's certificate begins its name
 _DEFAULT_PORT = 7402
+_HEAD_BYTES_MAX = 1 << 10  # an answer's first line
+_ANSWER_BYTES_MAX = 1 << 20
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -83,13 +85,48 @@ def _context(folder: str) -> ssl.SSLContext:
 @contextlib.contextmanager
 def request(connect: Connector, method: str, path: str, body: Any, silence_s: Optional[float] = None) -> Iterator[Any]:
     """One request; its answer, while the block lasts. CoordinatorUnavailable: there is none."""
-    connection = connect(silence_s)
-    try:
-        data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
-        kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
-        headers = {} if data is None else {"Content-Type": kind}
-        connection.request(method, path, data, headers)
+    with _connected(connect(silence_s)) as connection:
+        data = None if body is None else json.dumps(body).encode()
+        connection.request(method, path, data, {} if data is None else {"Content-Type": "application/json"})
         yield connection.getresponse()
+
+
+@contextlib.contextmanager
+def pipe(connect: Connector) -> Iterator["Pipe"]:
+    """A connection whose requests may follow each other before their answers come. CoordinatorUnavailable: it is cut."""
+    with _connected(connect(None)) as connection:
+        connection.connect()
+        yield Pipe(connection)
+
+
+class Pipe:
+    """What pipe() gives. So many requests may be without an answer that the answers stay within what sockets hold."""
+
+    def __init__(self, connection: http.client.HTTPConnection) -> None:
+        self._socket = connection.sock
+        self._answers = self._socket.makefile("rb")
+
+    def ask(self, method: str, path: str, body: bytes) -> None:
+        head = f"{method} {path} HTTP/1.1\r\nHost: coordinator\r\nContent-Length: {len(body)}\r\n\r\n"
+        self._socket.sendall(head.encode() + body)
+
+    def answer(self) -> Tuple[int, bytes]:
+        """Status and body of the first request's that has none yet."""
+        line = self._answers.readline(_HEAD_BYTES_MAX).split()
+        if len(line) < 2 or not line[1].isdigit():
+            raise http.client.BadStatusLine("the coordinator closed the connection")
+        length = int(http.client.parse_headers(self._answers).get("Content-Length") or 0)
+        data = self._answers.read(min(length, _ANSWER_BYTES_MAX))
+        return int(line[1]), data
+
+
+@contextlib.contextmanager
+def _connected(connection: http.client.HTTPConnection) -> Iterator[http.client.HTTPConnection]:
+    """Closes it in the end; what goes wrong in between is one of this package's errors."""
+    try:
+        yield connection
+    except ssl.SSLEOFError as error:
+        raise CoordinatorUnavailable(f"{_name(connection)}: the connection was cut") from error
     except ssl.SSLError as error:
         raise CoordinatorRefused(f"{_name(connection)}: {error}") from error
     except PermissionError as error:

@@ -126,6 +126,42 @@ class RoundLines:
             print(f"round {round['round']}: {len(round['contributors'])} sites{words}  {round['seconds']:.2f} s", flush=True)
 
 
+class Sending:
+    """A model on its way to the coordinator: how far it is, once that takes long."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._begun, self._lines, self._said_at, self._is_drawn = size, time.monotonic(), 0, 0.0, False
+
+    def have(self, sent: int) -> None:
+        """So many bytes are there."""
+        mode, waited = _mode(), time.monotonic() - self._begun
+        text = f"fluvial: {sent / 2**20:.0f} of {self._size / 2**20:.0f} MiB of the model are sent"
+        if mode == "bar" and waited >= _BAR_AFTER_SECONDS and waited - self._said_at >= _BAR_EVERY_SECONDS:
+            self._said_at, self._is_drawn = waited, True
+            sys.stderr.write(f"\r{text}\033[K")
+            sys.stderr.flush()
+        elif mode == "lines" and waited >= self._next_line():
+            self._lines += 1
+            print(f"{text}, after {_seconds(waited)}", file=sys.stderr, flush=True)
+
+    def cut(self, why: Exception, pause: float) -> None:
+        self.close()
+        if _mode() != "off":
+            print(f"fluvial: {why}; going on with the model in {pause:.1f} s", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        if self._is_drawn:
+            sys.stderr.write("\r\033[K")
+            sys.stderr.flush()
+            self._is_drawn = False
+
+    def _next_line(self) -> float:
+        known = len(_LINES_AFTER_SECONDS)
+        if self._lines < known:
+            return _LINES_AFTER_SECONDS[self._lines]
+        return _LINES_AFTER_SECONDS[-1] + (self._lines - known + 1) * _LINE_EVERY_SECONDS
+
+
 class _PlainBar:
     """For a terminal without tqdm."""
 

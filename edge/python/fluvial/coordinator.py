@@ -28,7 +28,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 
 import numpy as np
 
-from . import _http, files
+from . import _http, _upload, files
 from ._progress import RoundLines
 from ._start import Plan, StartedRun, model_file, plan_source
 from .errors import CoordinatorRefused, CoordinatorUnavailable, FluvialError, RunFailed, UnknownRun
@@ -38,7 +38,8 @@ _DEFAULT_SOCKETS = ("/run/fluvial/admin.sock", "/var/lib/fluvial/admin.sock", "~
 _LIMIT = 10_000  # rounds in one answer
 _WATCH_SILENCE_SECONDS = 60.0  # a watched run says something every 15 s
 _LOOK_SECONDS = (0.02, 0.5, 3.0)  # the first pause between two looks, the longest, the longest from another machine
-_PART_BYTES = 1 << 20  # of a model on its way to the coordinator
+_PART_BYTES = 1 << 20  # of a model on its way here
+_PARTS_UNDER_WAY = 16
 _START_SECONDS = 600.0  # it reads the model, checks it and writes it down
 RunId = Union[int, str]
 
@@ -347,24 +348,17 @@ class Admin:
         if model is None:
             started = self._begin(request)
         else:
-            with model_file(model, only) as path, open(path, "rb") as file:
-                parts = iter(lambda: file.read(_PART_BYTES), b"")
-                request.update({"upload": self._upload(parts)} if sends else {"model": os.path.abspath(path)})
+            with model_file(model, only) as path:
+                request.update({"upload": self._upload(path)} if sends else {"model": os.path.abspath(path)})
                 started = self._begin(request)
         return StartedRun(started["run"], checked["plan"]["name"], started["notes"])
 
     def _begin(self, request: Mapping[str, Any]) -> Any:
         return json.loads(self._request("POST", "/v1/runs", request, _START_SECONDS))
 
-    def _upload(self, parts: Iterable[bytes]) -> str:
+    def _upload(self, path: str) -> str:
         """Sends a model's file, of which a run may begin; gives its name there."""
-        upload, sent = self._post("/v1/uploads", {})["upload"], 0
-        for part in parts:
-            for begin in range(0, len(part), _PART_BYTES):
-                some = part[begin : begin + _PART_BYTES]
-                self._request("PUT", f"/v1/uploads/{upload}?from={sent}", some)
-                sent += len(some)
-        return upload
+        return _upload.upload(path, lambda what: self._post("/v1/uploads", what), self._connect, _check)
 
     def _model_parts(self, path: str, read: str) -> Iterator[bytes]:
         if not self._is_remote:
@@ -377,13 +371,19 @@ class Admin:
                         yield part
             except OSError:
                 pass  # another user's, or in another container: the coordinator reads it
-        begin = 0
-        while True:
-            part = self._request("POST", read, {"from": begin})
-            if not part:
-                return
-            yield part
-            begin += len(part)
+        with _http.pipe(self._connect) as pipe:
+            asked = 0
+            for _ in range(_PARTS_UNDER_WAY):  # on a long line each would wait for the one before
+                pipe.ask("POST", read, json.dumps({"from": asked}).encode())
+                asked += _PART_BYTES
+            while True:
+                status, part = pipe.answer()
+                _check(status, part)
+                yield part
+                if len(part) < _PART_BYTES:
+                    return
+                pipe.ask("POST", read, json.dumps({"from": asked}).encode())
+                asked += _PART_BYTES
 
     def _get(self, path: str) -> Any:
         return json.loads(self._request("GET", path))
