@@ -180,7 +180,13 @@ Result<std::vector<float>> optimizer_state_of(Context* admin, const Before& befo
         "chunk_values");
   }
   if (before.round == RoundId(0) && !before.row.keeps_optimizer) return no("no round of it is committed at round 0");
-  return admin->models.load_optimizer(before.states(), vectors * before.row.schema.value_count());
+  Result<std::vector<float>> state =
+      admin->models.load_optimizer(before.states(), vectors * before.row.schema.value_count());
+  if (!state.ok() && state.error().code == Code::kNotFound) {
+    return no("that of round " + std::to_string(before.round.value()) +
+              " is not there (a backup has that of the last round of a run that goes on): " + state.error().message);
+  }
+  return state;
 }
 
 // Of two runs with models of one schema: the state that the codec begins with, as far as it has one that is alike at

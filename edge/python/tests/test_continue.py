@@ -1,5 +1,6 @@
 """A run that continues another one, and keeps the state of its server optimizer."""
 
+import pathlib
 import threading
 
 import numpy as np
@@ -117,3 +118,14 @@ def test_the_last_round_of_the_run_before_is_never_lost(small):
         trains.join()
     assert small.model("second", 0)["w"][0] == small.model("first", 2)["w"][0] == 2
     small.stop_run("second")
+
+
+def test_a_state_that_is_not_there_is_refused(small):
+    """As after a restore: a backup has the state of the last round of a run that goes on."""
+    train(small, "first", 0, model=START, rounds=2, optimizer="fedavgm")
+    model = pathlib.Path(small.admin._get("/v1/models/1/1")["path"])
+    model.with_name("round-1.optimizer.safetensors").unlink()
+    back = {"continues": "first", "round": 1, "optimizer": "fedavgm"}
+    with pytest.raises(fluvial.FederationFailed, match="cannot be kept: that of round 1 is not there"):
+        small.start_run("second", keep_optimizer=True, **back)
+    train(small, "second", 0, **back)
