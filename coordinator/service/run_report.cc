@@ -86,7 +86,7 @@ void RunReport::expects(const RunMachine& machine) {
       if (now == round::Expected::kYes) {
         log.info("a site is waited for again", {{"site", name_of_(one.site)}});
       } else {
-        log.warn("a site is asked and not waited for",
+        log.warn("a site is asked and not waited for; rounds go on without it until it is heard of",
                  {{"site", name_of_(one.site)}, {"reason", round::expected_name(now)}});
       }
     }
@@ -94,8 +94,10 @@ void RunReport::expects(const RunMachine& machine) {
     if (!never || now != round::Expected::kYes) {
       uncounted_.erase(one.site);
     } else if (uncounted_.insert(one.site).second) {
-      log.warn("a site works, and its updates are in no round",
-               {{"site", name_of_(one.site)}, {"rounds", attendance.missed(one.site)}, {"reason", never->advice}});
+      log.warn(
+          "a site works, and its updates are in no round; what they hold waits at the site until plan or site are "
+          "changed",
+          {{"site", name_of_(one.site)}, {"rounds", attendance.missed(one.site)}, {"reason", never->advice}});
     }
   }
 }
