@@ -23,7 +23,7 @@
 #include "core/aggregate/shapes.h"
 #include "core/config/plan_file.h"
 #include "core/config/settings.h"
-#include "core/store/safetensors.h"
+#include "core/store/model_source.h"
 #include "kernels/codec.h"
 
 namespace fluvial::cli {
@@ -242,7 +242,8 @@ Result<AdviceQuestion> question_of(const AdviceOptions& options, store::FileSyst
     if (file.model.empty()) {
       return Error{Code::kInvalidArgument, options.plan + " names no model; give --values N, the model's parameters"};
     }
-    FLUVIAL_ASSIGN(const store::ModelHeader header, store::read_model_header(files, file.model));
+    FLUVIAL_ASSIGN(const auto model, store::open_model(files, file.model));
+    FLUVIAL_ASSIGN(const store::ModelHeader header, store::read_model_header(*model, file.model));
     question.values = header.schema.value_count();
     question.schema = header.schema;
   }

@@ -10,7 +10,7 @@
 
 #include "core/base/backoff.h"
 #include "core/digest/sha256.h"
-#include "core/store/safetensors.h"
+#include "core/store/model_source.h"
 
 namespace fluvial::cli {
 namespace {
@@ -57,8 +57,8 @@ bool may_go_on(const Error& error) { return error.code == Code::kUnavailable || 
 
 Result<std::string> upload_model(const AdminClient& client, store::FileSystem& files, const std::string& path,
                                  const UploadWords& words) {
-  if (const auto header = store::read_model_header(files, path); !header.ok()) return header.error();
-  FLUVIAL_ASSIGN(const std::unique_ptr<store::File> file, files.open(path, store::OpenMode::kRead));
+  FLUVIAL_ASSIGN(const std::unique_ptr<store::File> file, store::open_to_send(files, path));
+  if (const auto header = store::read_stored_header(*file, path); !header.ok()) return header.error();
   FLUVIAL_ASSIGN(const std::uint64_t size, file->size());
   FLUVIAL_ASSIGN(const std::string digest, digest_of(*file, size, path));
   const json::object declared{{"bytes", size}, {"sha256", digest}};

@@ -209,7 +209,8 @@ void declare_start(CLI::App& run, Commands& commands) {
   CLI::App* app = run.add_subcommand("start", "begin a run as a plan describes it");
   app->add_option("PLAN", options->plan, "the plan, a TOML file (docs/operations/plan.md)")->required();
   CLI::Option* model =
-      app->add_option("--model", options->model, "the initial model, a safetensors file (default: the plan's)")
+      app->add_option("--model", options->model,
+                      "the initial model, a safetensors file, or the index of one in shards (default: the plan's)")
           ->type_name("FILE");
   CLI::Option* continues = app->add_option("--continue", options->continues, "start from the last model of this run")
                                ->type_name("RUN")

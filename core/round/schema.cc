@@ -88,7 +88,8 @@ Result<Schema> Schema::make(std::vector<Tensor> tensors) {
       return Error{Code::kInvalidArgument, "the model is larger than 2^40 bytes at " + named(tensor)};
     }
     if (schema.integer_count_ > kIntegerCountMax) {
-      return Error{Code::kInvalidArgument, "more than 2^19 integer values at " + named(tensor)};
+      return Error{Code::kInvalidArgument, "more than 2^19 integer values at " + named(tensor) +
+                                               ": leave out masks and other constants (save_model's only=)"};
     }
   }
   if (schema.value_count_ == 0) return Error{Code::kInvalidArgument, "a model needs at least one F32 value"};

@@ -39,7 +39,7 @@ TEST(LargeFiles, AHeaderNamesPlacesBeyondFourGibibytes) {
     ASSERT_TRUE(file->write_at(0, as_byte_span(header)).ok());
     ASSERT_TRUE(file->write_at(header.size() + kLargeBytes, tail().span()).ok());
   }
-  const ModelHeader read = read_model_header(files, path).value();
+  const ModelHeader read = read_model_header(*files.open(path, OpenMode::kRead).value(), path).value();
   EXPECT_EQ(read.schema.value_count(), kLarge + 10);
   EXPECT_EQ(read.schema.model_bytes(), kLargeBytes + kTailBytes);
   EXPECT_EQ(read.schema.tensor_offset_bytes(1), kLargeBytes);

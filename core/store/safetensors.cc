@@ -21,17 +21,16 @@ constexpr std::string_view kMetadataKey = "__metadata__";
 constexpr std::size_t kMetadataBytes = 4096;               // of a header that is written here, at most
 constexpr std::size_t kReadBytes = std::size_t{64} << 20;  // a chunk of reading
 
-struct Entry {
-  round::Tensor tensor;
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-  std::size_t position = 0;  // in the header: orders tensors without data
-};
+StoredAs stored_as(std::string_view dtype) {
+  if (dtype == "F16") return StoredAs::kF16;
+  if (dtype == "BF16") return StoredAs::kBF16;
+  return dtype == "F64" ? StoredAs::kF64 : StoredAs::kPlain;
+}
 
 // kInvalidArgument when it is beyond what a model may hold (and before it overflows).
-Result<std::uint64_t> size_of(const round::Tensor& tensor) {
-  std::uint64_t size = round::dtype_bytes(tensor.dtype);
-  for (const std::uint64_t dimension : tensor.shape) {
+Result<std::uint64_t> size_of(const StoredTensor& entry) {
+  std::uint64_t size = stored_bytes(entry);
+  for (const std::uint64_t dimension : entry.tensor.shape) {
     if (dimension != 0 && size > round::kModelBytesMax / dimension) {
       return Error{Code::kInvalidArgument, "larger than 2^40 bytes"};
     }
@@ -42,32 +41,37 @@ Result<std::uint64_t> size_of(const round::Tensor& tensor) {
 
 class HeaderParser {
  public:
-  HeaderParser(std::string where, std::uint64_t data_bytes) : where_(std::move(where)), data_bytes_(data_bytes) {}
+  HeaderParser(std::string where, std::uint64_t data_bytes, bool of_others)
+      : where_(std::move(where)), data_bytes_(data_bytes), of_others_(of_others) {}
 
-  Result<ModelHeader> parse(std::string_view text) {
+  Result<StoredHeader> parse(std::string_view text) {
     FLUVIAL_ASSIGN(const json::value parsed, parse_json(text, where_));
     const json::object* object = parsed.if_object();
     if (object == nullptr) return bad("the header is no JSON object");
     if (object->size() > round::kTensorsMax + 1) return bad("more than 65536 tensors");
-    ModelHeader header;
-    std::vector<Entry> entries;
+    StoredHeader header;
     for (const auto& [key, value] : *object) {
       const std::string_view name(key.data(), key.size());
       if (name == kMetadataKey) {
         FLUVIAL_ASSIGN(header.metadata, metadata(value));
         continue;
       }
-      FLUVIAL_ASSIGN(Entry entry, parse_entry(name, value));
-      entry.position = entries.size();
-      entries.push_back(std::move(entry));
+      FLUVIAL_ASSIGN(StoredTensor entry, parse_entry(name, value));
+      entry.position = header.tensors.size();
+      header.tensors.push_back(std::move(entry));
     }
-    FLUVIAL_TRY(check_layout(entries));
+    FLUVIAL_TRY(check_layout(header.tensors));
+    return header;
+  }
+
+  // Of a file whose tensors are a model's.
+  Result<ModelHeader> parse_model(std::string_view text) {
+    FLUVIAL_ASSIGN(StoredHeader stored, parse(text));
     std::vector<round::Tensor> tensors;
-    for (Entry& entry : entries) tensors.push_back(std::move(entry.tensor));
+    for (StoredTensor& entry : stored.tensors) tensors.push_back(std::move(entry.tensor));
     Result<round::Schema> schema = round::Schema::make(std::move(tensors));
     if (!schema.ok()) return bad(schema.error().message);
-    header.schema = std::move(*schema);
-    return header;
+    return ModelHeader{std::move(*schema), std::move(stored.metadata)};
   }
 
  private:
@@ -103,16 +107,18 @@ class HeaderParser {
     return numbers;
   }
 
-  Result<Entry> parse_entry(std::string_view name, const json::value& value) const {
+  Result<StoredTensor> parse_entry(std::string_view name, const json::value& value) const {
     const json::object* object = value.if_object();
     if (object == nullptr || object->size() != 3) return bad(name, "expected dtype, shape and data_offsets");
     const json::value* dtype = object->if_contains("dtype");
     if (dtype == nullptr || !dtype->is_string()) return bad(name, "dtype: expected a text");
-    Entry entry;
+    StoredTensor entry;
     entry.tensor.name = name;
     const json::string& dtype_text = dtype->get_string();
+    const std::string_view dtype_name(dtype_text.data(), std::min<std::size_t>(dtype_text.size(), 32));
+    if (of_others_) entry.stored = stored_as(dtype_name);
     const Result<round::DType> known =
-        round::dtype_from_name(std::string_view(dtype_text.data(), std::min<std::size_t>(dtype_text.size(), 32)));
+        round::dtype_from_name(entry.stored == StoredAs::kPlain ? dtype_name : std::string_view("F32"));
     if (!known.ok()) return bad(name, known.error().message);
     entry.tensor.dtype = *known;
     FLUVIAL_ASSIGN(entry.tensor.shape, numbers(name, *object, "shape"));
@@ -127,16 +133,16 @@ class HeaderParser {
   }
 
   // Sorts by offset; then each tensor starts where the one before ends, has its size, and the last ends the file.
-  Status check_layout(std::vector<Entry>& entries) const {
-    std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+  Status check_layout(std::vector<StoredTensor>& entries) const {
+    std::sort(entries.begin(), entries.end(), [](const StoredTensor& a, const StoredTensor& b) {
       return std::tie(a.begin, a.end, a.position) < std::tie(b.begin, b.end, b.position);
     });
     std::uint64_t at = 0;
-    for (const Entry& entry : entries) {
+    for (const StoredTensor& entry : entries) {
       const std::string& name = entry.tensor.name;
       if (entry.begin < at) return bad(name, "its data overlaps the tensor before");
       if (entry.begin > at) return bad(name, "a gap of " + std::to_string(entry.begin - at) + " bytes before its data");
-      const Result<std::uint64_t> size = size_of(entry.tensor);
+      const Result<std::uint64_t> size = size_of(entry);
       if (!size.ok()) return bad(name, size.error().message);
       if (*size != entry.end - entry.begin) {
         return bad(name, "data_offsets hold " + std::to_string(entry.end - entry.begin) + " bytes, its shape needs " +
@@ -150,6 +156,7 @@ class HeaderParser {
 
   std::string where_;
   std::uint64_t data_bytes_;
+  bool of_others_;
 };
 
 Error too_long(const std::string& where, std::uint64_t header_bytes) {
@@ -159,8 +166,8 @@ Error too_long(const std::string& where, std::uint64_t header_bytes) {
                                       ": give the tensors shorter names, or leave some of them out"};
 }
 
-Result<ModelHeader> read_header(File& file, const std::string& path) {
-  FLUVIAL_ASSIGN(const std::uint64_t size, file.size());
+// The header's text, and where the data begins.
+Result<std::pair<Buffer, std::uint64_t>> read_header(File& file, std::uint64_t size, const std::string& path) {
   std::byte length_field[8];
   if (size < sizeof(length_field))
     return Error{Code::kDataLoss, path + ": not a safetensors file: " + std::to_string(size) + " bytes"};
@@ -178,16 +185,18 @@ Result<ModelHeader> read_header(File& file, const std::string& path) {
   }
   Buffer text(length);
   FLUVIAL_TRY(read_exactly(file, sizeof(length_field), text.span(), path));
-  const std::uint64_t data_offset = sizeof(length_field) + length;
-  FLUVIAL_ASSIGN(ModelHeader header, parse_model_header(as_text(text.span()), size - data_offset, path));
-  header.data_offset = data_offset;
-  return header;
+  return std::pair(std::move(text), sizeof(length_field) + length);
 }
 
 }  // namespace
 
+std::size_t stored_bytes(const StoredTensor& tensor) {
+  if (tensor.stored == StoredAs::kPlain) return round::dtype_bytes(tensor.tensor.dtype);
+  return tensor.stored == StoredAs::kF64 ? 8 : 2;
+}
+
 Result<ModelHeader> parse_model_header(std::string_view text, std::uint64_t data_bytes, const std::string& where) {
-  return HeaderParser(where, data_bytes).parse(text);
+  return HeaderParser(where, data_bytes, false).parse_model(text);
 }
 
 std::string format_model_header(const round::Schema& schema, const Metadata& metadata) {
@@ -218,19 +227,34 @@ Status check_header_fits(const round::Schema& schema) {
   return bytes > kSafetensorsHeaderBytesMax ? Status(too_long("the model", bytes)) : Status();
 }
 
-Result<ModelHeader> read_model_header(FileSystem& files, const std::string& path) {
-  FLUVIAL_ASSIGN(const std::unique_ptr<File> file, files.open(path, OpenMode::kRead));
-  return read_header(*file, path);
+Result<ModelHeader> read_model_header(File& file, const std::string& path) {
+  FLUVIAL_ASSIGN(const std::uint64_t size, file.size());
+  FLUVIAL_ASSIGN(const auto text, read_header(file, size, path));
+  FLUVIAL_ASSIGN(ModelHeader header, parse_model_header(as_text(text.first.span()), size - text.second, path));
+  header.data_offset = text.second;
+  return header;
+}
+
+Result<StoredHeader> read_stored_header(File& file, const std::string& path) {
+  FLUVIAL_ASSIGN(const std::uint64_t size, file.size());
+  FLUVIAL_ASSIGN(const auto text, read_header(file, size, path));
+  FLUVIAL_ASSIGN(StoredHeader header, HeaderParser(path, size - text.second, true).parse(as_text(text.first.span())));
+  header.data_offset = text.second;
+  return header;
 }
 
 Result<Model> read_model(FileSystem& files, const std::string& path) {
   FLUVIAL_ASSIGN(const std::unique_ptr<File> file, files.open(path, OpenMode::kRead));
-  FLUVIAL_ASSIGN(ModelHeader header, read_header(*file, path));
+  return read_model(*file, path);
+}
+
+Result<Model> read_model(File& file, const std::string& path) {
+  FLUVIAL_ASSIGN(ModelHeader header, read_model_header(file, path));
   Model model{std::move(header.schema), Buffer(0), std::move(header.metadata)};
   model.bytes = Buffer(model.schema.model_bytes());  // no more than the file holds: checked with the offsets
   for (std::size_t at = 0; at < model.bytes.size(); at += kReadBytes) {
     const std::size_t count = std::min(kReadBytes, model.bytes.size() - at);
-    FLUVIAL_TRY(read_exactly(*file, header.data_offset + at, model.bytes.span().subspan(at, count), path));
+    FLUVIAL_TRY(read_exactly(file, header.data_offset + at, model.bytes.span().subspan(at, count), path));
   }
   return model;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "core/base/bytes.h"
 #include "core/round/schema.h"
@@ -29,10 +30,28 @@ struct ModelHeader {
   std::uint64_t data_offset = 0;  // of the model's bytes in the file
 };
 
+// A file of others, or a shard of one: its tensors may stand in other precisions than those of a model.
+enum class StoredAs { kPlain, kF16, kBF16, kF64 };
+struct StoredTensor {
+  round::Tensor tensor;  // F32, unless it is plain
+  StoredAs stored = StoredAs::kPlain;
+  std::uint64_t begin = 0;  // of its data, and its end
+  std::uint64_t end = 0;
+  std::size_t position = 0;  // in the header: orders tensors without data
+};
+struct StoredHeader {
+  std::vector<StoredTensor> tensors;  // in the order of their data, without gaps
+  Metadata metadata;
+  std::uint64_t data_offset = 0;
+};
+std::size_t stored_bytes(const StoredTensor& tensor);  // of a value
+
 // Errors: kNotFound; kInvalidArgument for a file that is no valid model (naming file and tensor); kDataLoss for a file
 // that is cut short. Nothing is allocated before its size was compared with the file's.
-Result<ModelHeader> read_model_header(FileSystem& files, const std::string& path);
+Result<ModelHeader> read_model_header(File& file, const std::string& path);
 Result<Model> read_model(FileSystem& files, const std::string& path);
+Result<Model> read_model(File& file, const std::string& path);
+Result<StoredHeader> read_stored_header(File& file, const std::string& path);
 
 // Parses the JSON part alone. `data_bytes` is what follows it; `where` starts the messages.
 Result<ModelHeader> parse_model_header(std::string_view json, std::uint64_t data_bytes, const std::string& where);

@@ -1,6 +1,6 @@
 // Model files: any bytes as a file, any text as a header, and headers written here whose tensors are right or a little
 // wrong. What is accepted is what Boost.JSON alone reads in it, has its tensors side by side and whole, and is written
-// and read again as the same. Also schemas as JSON, which journals and answers hold.
+// and read again as the same. Also indexes of shards, and schemas as JSON, which journals and answers hold.
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/store/memory_file_system.h"
+#include "core/store/model_source.h"
 #include "core/store/plan_json.h"
 #include "core/store/safetensors.h"
 #include "tests/fuzz/errors.h"
@@ -23,7 +24,7 @@ namespace json = boost::json;
 using round::DType;
 
 constexpr const char* kPath = "/m/model.safetensors";
-constexpr std::string_view kDTypes[] = {"F32", "I8", "I16", "I32", "I64", "U8", "BOOL"};
+constexpr std::string_view kDTypes[] = {"F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64", "U8", "BOOL"};
 
 std::string_view view(const json::string& text) { return {text.data(), text.size()}; }
 
@@ -62,12 +63,34 @@ void read_header(std::string_view text, std::uint64_t data_bytes) {
                 "a header is read again as another");
 }
 
+// As what a run begins with: whatever it is made of, a model file is read of it, or an error names it.
+void read_source(store::FileSystem& files, const std::string& path) {
+  const auto file = store::open_model(files, path);
+  check_error(file);
+  if (!file.ok()) return;
+  const auto model = store::read_model(**file, path);
+  check_error(model);
+  FLUVIAL_CHECK(!model.ok() || model->bytes.size() == model->schema.model_bytes(), "a model of another size");
+  check_error(store::read_initial_model(files, path));
+}
+
+void read_index(ByteSpan bytes) {
+  store::MemoryFileSystem files;
+  FLUVIAL_CHECK(files.make_folder("/m").ok(), "a folder in memory");
+  const ByteSpan parts[] = {bytes};
+  FLUVIAL_CHECK(store::write_file_atomically(files, "/m/model.safetensors.index.json", parts).ok(), "a file in memory");
+  FLUVIAL_CHECK(store::write_file_atomically(files, kPath, parts).ok(), "a file in memory");
+  read_source(files, "/m/model.safetensors.index.json");
+}
+
 void read_file(ByteSpan bytes) {
   store::MemoryFileSystem files;
   FLUVIAL_CHECK(files.make_folder("/m").ok(), "a folder in memory");
   const ByteSpan parts[] = {bytes};
   FLUVIAL_CHECK(store::write_file_atomically(files, kPath, parts).ok(), "a file in memory");
-  const auto header = store::read_model_header(files, kPath);
+  read_source(files, kPath);
+  const std::unique_ptr<store::File> file = files.open(kPath, store::OpenMode::kRead).value();
+  const auto header = store::read_model_header(*file, kPath);
   const auto model = store::read_model(files, kPath);
   check_error(header);
   check_error(model);
@@ -99,7 +122,8 @@ void made_header(Input& input) {
   const std::size_t tensors = 1 + input.below(6);
   for (std::size_t i = 0; i < tensors; ++i) {
     const std::size_t dtype = input.below(std::size(kDTypes));
-    std::uint64_t bytes = round::dtype_bytes(*round::dtype_from_name(kDTypes[dtype]));
+    const auto known = round::dtype_from_name(kDTypes[dtype]);
+    std::uint64_t bytes = known.ok() ? round::dtype_bytes(*known) : kDTypes[dtype] == "F64" ? 8 : 2;
     std::string shape;
     for (std::size_t rank = input.below(10); rank > 0; --rank) {
       const std::uint64_t dimension = input.below(32) == 0 ? input.number<std::uint64_t>() : input.below(6);
@@ -136,7 +160,8 @@ void read_schema(std::string_view text) {
 
 void run(ByteSpan bytes) {
   Input input(bytes);
-  switch (input.below(4)) {
+  switch (input.below(5)) {
+    case 4: return read_index(input.rest());
     case 0: return read_file(input.rest());
     case 1: {
       const std::uint64_t data_bytes = input.number<std::uint16_t>();

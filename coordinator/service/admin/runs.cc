@@ -16,6 +16,7 @@
 #include "core/base/printable.h"
 #include "core/digest/sha256.h"
 #include "core/round/sampling.h"
+#include "core/store/model_source.h"
 #include "core/store/plan_json.h"
 #include "core/store/safetensors.h"
 
@@ -276,7 +277,7 @@ Result<NewRun> prepare(Context* admin, const Source& source, const round::Plan& 
   NewRun made{.row = {.plan = plan}, .model = {}};
   std::optional<store::Model> model;
   if (!source.path.empty()) {
-    FLUVIAL_ASSIGN(model, store::read_model(admin->runtime.files, source.path));
+    FLUVIAL_ASSIGN(model, store::read_initial_model(admin->runtime.files, source.path));
     FLUVIAL_TRY(store::check_header_fits(model->schema));
   }
   if (source.run != RunId()) {

@@ -54,7 +54,7 @@ def model_file(model: Any, only: Only) -> Iterator[str]:
     """The path of the model as a model file, while the block lasts."""
     path = os.path.expanduser(os.fspath(model)) if isinstance(model, (str, os.PathLike)) else None
     is_archive = path is not None and path.endswith(".npz")
-    if path is not None and not is_archive and only is None and files.is_plain(path):
+    if path is not None and not is_archive and only is None and not files.is_index(path):
         yield path
         return
     if is_archive:

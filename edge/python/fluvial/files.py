@@ -110,7 +110,7 @@ class StoredTensor(NamedTuple):
 
 def stored_tensors(path: str) -> Dict[str, StoredTensor]:
     """What load_model() reads, unread: shard after shard, by their names."""
-    if not path.endswith(".json"):
+    if not is_index(path):
         return _stored(path)
     tensors: Dict[str, StoredTensor] = {}
     for file, names in sorted(_index(path).items()):
@@ -126,9 +126,8 @@ def stored_tensors(path: str) -> Dict[str, StoredTensor]:
     return tensors
 
 
-def is_plain(path: str) -> bool:
-    """Whether the coordinator reads it as it is: neither an index of shards, nor with tensors in other precisions."""
-    return not path.endswith(".json") and not any(tensor.written_as in _READ_AS_FP32 for tensor in _stored(path).values())
+def is_index(path: str) -> bool:
+    return path.endswith(".json")
 
 
 def _index(path: str) -> Dict[str, Set[str]]:

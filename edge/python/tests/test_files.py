@@ -108,3 +108,17 @@ def test_a_run_begins_from_shards_and_from_some_of_their_tensors(local, tmp_path
     assert sorted(given) == ["a", "b", "n"] and np.array_equal(given["a"], VALUES["a"])
     given = begun_from(local, "adapters", model=path, only=["b"])
     assert list(given) == ["b"] and np.array_equal(given["b"], VALUES["b"])
+
+
+@pytest.mark.parametrize(
+    "extra, what",
+    [
+        (np.triu(np.full((3, 3), -np.inf, np.float32), 1), "tensor 'mask', value 1 is -inf"),
+        (np.array([1, np.nan], np.float32), "tensor 'mask', value 1 is nan"),
+        (np.array([1e300]), "tensor 'mask', value 0 is inf"),
+        (np.zeros((1, 1, 1024, 1024), bool), r"more than 2\^19 integer values at tensor 'mask'"),
+    ],
+)
+def test_constants_that_cannot_travel_are_refused_at_the_start_with_what_to_do(local, extra, what):
+    with pytest.raises(fluvial.errors.FederationFailed, match=f"{what}.*only="):
+        local.start_run("constants", {"w": np.zeros(2, np.float32), "mask": extra}, rounds=1)
