@@ -10,6 +10,7 @@ import select
 import socket
 import struct
 import time
+import weakref
 from typing import Any, FrozenSet, Optional, Tuple
 
 from . import _messages
@@ -23,6 +24,9 @@ _MESSAGE_SECONDS = 30.0
 _RETRY_SECONDS = (0.01, 0.5)
 _PATH_BYTES_MAX = 107
 _CLOSED = "the connection to the agent is closed; connect again"
+_FORKED = (
+    "this connection belongs to the process that this one was forked from; call fluvial.connect() in the process that trains"
+)
 
 
 class Channel:
@@ -37,6 +41,9 @@ class Channel:
         self.node = ""
         self.devices: FrozenSet[bytes] = frozenset()
         self.ended: Tuple[Any, ...] = ()
+        self.closed_because = _CLOSED
+        self.is_of_parent = False
+        _open.add(self)
 
     @classmethod
     def attach(cls, path: str, attach, *, patience_s: float = 0.0) -> "Channel":
@@ -94,7 +101,7 @@ class Channel:
         if len(body) > _FROM_WORKER_BYTES_MAX:
             raise ValueError(f"a message of {len(body)} bytes; at most {_FROM_WORKER_BYTES_MAX}: too many metrics")
         if self.closed:
-            raise AgentUnavailable(_CLOSED)
+            raise AgentUnavailable(self.closed_because)
         frame = _LENGTH.pack(len(body)) + body
         self._socket.settimeout(_MESSAGE_SECONDS)
         try:
@@ -112,7 +119,7 @@ class Channel:
         rest. Ctrl-C while waiting for the first byte loses nothing.
         """
         if self.closed:
-            raise AgentUnavailable(_CLOSED)
+            raise AgentUnavailable(self.closed_because)
         try:
             return self._receive(timeout_s)
         except AgentUnavailable:
@@ -219,6 +226,20 @@ class Channel:
             pass
         finally:
             self._socket.close()
+
+
+_open: "weakref.WeakSet[Channel]" = weakref.WeakSet()
+
+
+def _forked() -> None:
+    """In a process that was forked off: while it kept the connections, nobody would see the end of the one that has them."""
+    for channel in list(_open):
+        channel._socket.close()
+        channel.closed_because, channel.is_of_parent = _FORKED, True
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def _close(descriptor: Optional[int]) -> None:

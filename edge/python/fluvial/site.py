@@ -8,7 +8,8 @@ import os
 import threading
 import time
 import warnings
-from typing import Any, Deque, Dict, Generator, Iterator, Mapping, Optional, Set, Tuple
+import weakref
+from typing import Any, Deque, Dict, Generator, Iterator, List, Mapping, Optional, Set, Tuple
 
 import numpy as np
 
@@ -44,12 +45,17 @@ def connect(
 
     socket: the agent's worker socket; by default ``FLUVIAL_WORKER_SOCKET``, or where an agent listens that was installed as
     the documentation says (the package's, a user's own, a container's).
-    name: what the agent's logs call this worker, and by which it knows a worker that comes back.
+    name: what the agent's logs call this worker, and by which it knows a worker that comes back. By default one of this
+    connection's own.
     group, rank, ranks: this process is one rank of a sharded trainer. The ranks of a group are one worker to the agent:
     each is given every task, and hands over its share (Round.submit_shard). At most 64.
     device: hand results that are on a GPU over where they are, when the agent uses that GPU; otherwise, and where that
     cannot be, they go through host memory.
     patience_s: how long to wait for an agent that is only just starting.
+
+    The connection is of this process: a process that is forked off closes its copy, and connects for itself. Threads may have
+    one each. Of a thread that connects twice to an agent, the connection over which it does not iterate is closed, and attaches
+    again when it is used.
 
     AgentUnavailable: nobody listens there. AgentRefused: the agent said no, and why.
     """
@@ -60,11 +66,36 @@ def connect(
     path = socket or _places.worker_socket()
     attach = _messages.LocalMessage().attach
     attach.protocol = _messages.PROTOCOL
-    attach.worker = name or (f"python-{os.getpid()}" if group is None else f"{group}-{rank}")
+    attach.worker = name or (_own_name() if group is None else f"{group}-{rank}")
     attach.wants_models = True
     if group is not None:
         attach.group, attach.rank, attach.ranks = group, rank, ranks
     return Site(path, attach, patience_s, device)
+
+
+def _own_name() -> str:
+    """A name that no other connection of this process has."""
+    first = f"python-{os.getpid()}"
+    taken = {site._attach.worker for site in _others() if not site.closed}
+    return next(name for name in (first, *(f"{first}-{i}" for i in range(2, len(taken) + 2))) if name not in taken)
+
+
+_sites: "weakref.WeakSet[Site]" = weakref.WeakSet()  # of this process
+_sites_lock = threading.Lock()
+
+
+def _others() -> List["Site"]:
+    with _sites_lock:
+        return list(_sites)
+
+
+def _forked() -> None:
+    global _sites_lock
+    _sites_lock = threading.Lock()  # a thread that is not in this process may have had it
+    _sites.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class Site(contextlib.AbstractContextManager):
@@ -75,6 +106,8 @@ class Site(contextlib.AbstractContextManager):
         self._device = device and not attach.ranks  # a rank's share is a part of the model's bytes, in the host's memory
         self._attach = attach
         self._lock = threading.Lock()
+        self._thread = threading.get_ident()  # that used it last
+        self._watched = False  # somebody waits for its messages in his own way
         self.rank: int = attach.rank  # within its group
         self.ranks: int = attach.ranks  # 0: of no group
         self.error: Optional[BaseException] = None  # that left the `with` block
@@ -86,6 +119,8 @@ class Site(contextlib.AbstractContextManager):
         self.left: Optional[str] = None  # the round that its loop left in the middle last, until it takes another
         self.works_for: Tuple[Optional[str], Optional[int]] = None, None  # the run it asked for last; its number, with a round of it
         self._open_channel(patience_s)
+        with _sites_lock:
+            _sites.add(self)
 
     def _open_channel(self, patience_s: float = 0.0) -> None:
         self._channel = Channel.attach(self._path, self._attach, patience_s=patience_s)
@@ -97,6 +132,18 @@ class Site(contextlib.AbstractContextManager):
         self._results = Results(self._channel.devices if self._device else (), sparse=self.ranks > 1)
         self._current: Optional[Round] = None
         self._overlapped: Optional[Round] = None  # the round that goes on from one in the air
+        for other in _others():
+            if other is not self and other._path == self._path and other._thread == self._thread:
+                other._give_way()
+
+    def _give_way(self) -> None:
+        """The thread that used this connection has another one: a round that came here would wait for nobody."""
+        if self.ranks or self._watched or not self._lock.acquire(blocking=False):
+            return
+        try:
+            self._say_good_bye("its thread uses another connection")
+        finally:
+            self._lock.release()
 
     @property
     def name(self) -> str:
@@ -198,9 +245,12 @@ class Site(contextlib.AbstractContextManager):
     @contextlib.contextmanager
     def _attached(self, patience_s: float = 0.0) -> Iterator[None]:
         """The connection, to one user of rounds at a time; a round it leaves in the middle is handed back."""
+        if self._channel.is_of_parent:
+            raise AgentUnavailable(self._channel.closed_because)
         if not self._lock.acquire(blocking=False):
             raise RuntimeError("rounds() is already being iterated over; one loop a connection")
         try:
+            self._thread = threading.get_ident()
             if self._channel.closed:
                 self._open_channel(patience_s)
             yield
@@ -353,6 +403,7 @@ class Site(contextlib.AbstractContextManager):
 
     def fileno(self) -> int:
         """Of the connection: readable when there is a message, or its end. For select and its like."""
+        self._watched = True
         return self._channel.fileno()
 
     def forget_results(self) -> None:
