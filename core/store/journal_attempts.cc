@@ -132,10 +132,13 @@ Status CoordinatorJournal::open_attempt(const round::AttemptRecord& attempt) {
     FLUVIAL_TRY(database_->run(
         "INSERT INTO counters VALUES ('epoch', ?) ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)",
         {attempt.epoch}));
-    return database_->run(
+    FLUVIAL_TRY(database_->run(
         "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?)",
         {attempt.run, attempt.round, attempt.attempt, attempt.epoch,
-         ByteSpan(participants_to_bytes(attempt.participants).span()), attempt.scale_bits, attempt.base.digest});
+         ByteSpan(participants_to_bytes(attempt.participants).span()), attempt.scale_bits, attempt.base.digest}));
+    // Nothing asks for an attempt that was followed by another one; a window that nobody comes into has no last one.
+    return database_->run("DELETE FROM attempts WHERE run = ? AND round = ? AND attempt < ?",
+                          {attempt.run, attempt.round, attempt.attempt});
   });
 }
 

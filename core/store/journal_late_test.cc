@@ -16,10 +16,11 @@ class LateJournal : public JournalOfMembers {
  protected:
   LateJournal() { begin("next", 2); }
 
-  void begin(const std::string& late, std::uint32_t staleness_max) {
+  void begin(const std::string& late, std::uint32_t staleness_max, const std::string& mode = "rounds") {
     RunRow row;
     row.plan.name = "slow";
     row.plan.rounds = 100;
+    row.plan.mode = mode;
     row.plan.late = late;
     row.plan.staleness_max = staleness_max;
     row.schema = round::Schema::make({{"w", round::DType::kF32, {3}}}).value();
@@ -72,6 +73,20 @@ TEST_F(LateJournal, AnUpdateIsPendingUntilTheLastRoundThatItMayEnter) {
   EXPECT_EQ(outcome(4, 2, "b4"), Outcome::kPending) << "open";
   ASSERT_TRUE(journal_->set_run_status(run_, RunStatus::kStopped, "").ok());
   EXPECT_EQ(outcome(2, 3, "c2"), Outcome::kLate) << "no round follows";
+}
+
+// A window that nobody comes into asks again at each hard deadline, for days perhaps.
+TEST_F(LateJournal, OfAnOpenRoundItKeepsTheLastAttempt) {
+  round::AttemptRecord attempt{run_, RoundId(1), AttemptId(1), Epoch(1), {}, 30, {}};
+  for (std::uint32_t site = 1; site <= 1000; ++site) attempt.participants.push_back({SiteId(site), Epoch(1), 1000});
+  ASSERT_TRUE(journal_->open_attempt(attempt).ok());
+  const std::uint64_t before = journal_->size().value().bytes;
+  for (std::uint32_t again = 2; again <= 60; ++again) {
+    attempt.attempt = AttemptId(again);
+    ASSERT_TRUE(journal_->open_attempt(attempt).ok());
+  }
+  EXPECT_LT(journal_->size().value().bytes, before + 100'000) << "60 rows are over a million bytes";
+  EXPECT_EQ(journal_->last_attempt(run_).value()->attempt, AttemptId(60));
 }
 
 // The versions at admission are its word, so it cannot get out of it by sending its children elsewhere.
