@@ -108,6 +108,13 @@ TEST_F(RegionWindows, WhatComesMeanwhileGoesTogether) {
   EXPECT_THAT(ids(second[0].contributors), ElementsAre(2, 3));
 }
 
+TEST(RegionsOfWindows, TakesWhatIsJustOldEnough) {
+  RegionMachine machine;
+  machine.opened(window(9), at(0s));
+  EXPECT_TRUE(machine.takes(RunId(1), RoundId(5), false)) << "the staleness is 4 at most";
+  EXPECT_FALSE(machine.takes(RunId(1), RoundId(4), false));
+}
+
 TEST_F(RegionWindows, APartialOnItsWayStaysOnItsWay) {
   const auto sent = all<SendPartial>(take(1, of({1}, 4, 4)));
   queue(2, of({2}, 4, 4));

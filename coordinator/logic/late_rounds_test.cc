@@ -71,6 +71,13 @@ class LateRounds : public RunMachineTest {
     return machine;
   }
 };
+TEST(RefusalsOfARound, NameWhoKeepsAnUpdateForALaterOne) {
+  const std::vector<round::Refusal> refusals = {{SiteId(1), {Code::kStale, ""}},
+                                                {SiteId(2), {Code::kDataLoss, ""}},
+                                                {SiteId(3), {Code::kResourceExhausted, ""}},
+                                                {SiteId(4), {Code::kUnavailable, ""}}};
+  EXPECT_THAT(holding_an_update(refusals), ElementsAre(SiteId(1), SiteId(3)));
+}
 
 TEST_F(LateRounds, SaysWhichModelsAnUpdateMayBeFrom) {
   RunMachine machine = opened(late_start(), 3);

@@ -124,7 +124,7 @@ struct RunStart {
   RunStatus status = RunStatus::kRunning;
   std::string reason;
   // Of a run with `late = "next"`: the models before `model`, newest first; who was late in the last commit, or
-  // refused as leaves_an_update() says; what was decided of each site.
+  // refused as holding_an_update() says; what was decided of each site.
   std::vector<round::ModelRef> earlier = {};
   std::vector<SiteId> late = {};
   round::Marks marks = {};
@@ -136,9 +136,9 @@ struct RunStart {
   std::optional<round::VectorRef> codec_state = {};
 };
 
-// Whether a refusal with this code is of an update that its site keeps, and that may enter a later round. Whoever
-// declines a round has made none for it, or is drawn for a later one as ever.
-bool leaves_an_update(Code code);
+// Whose update was refused so that its site keeps it, and it may enter a later round. Whoever declines a round has made
+// none for it, or is drawn for a later one as ever.
+std::vector<SiteId> holding_an_update(const std::vector<round::Refusal>& refusals);
 
 class RunMachine {
  public:

@@ -5,20 +5,26 @@
 
 namespace fluvial::coordinator {
 
-bool leaves_an_update(Code code) { return code == Code::kStale || code == Code::kResourceExhausted; }
+std::vector<SiteId> holding_an_update(const std::vector<round::Refusal>& refusals) {
+  std::vector<SiteId> sites;
+  for (const auto& [site, error, own, proof] : refusals) {
+    if (error.code == Code::kStale || error.code == Code::kResourceExhausted) sites.push_back(site);
+  }
+  return sites;
+}
 
 // With `late = "next"` a site that was late takes part, whether it is drawn or not: it may hold an update that only the
 // next rounds can take.
 std::vector<round::Participant> RunMachine::participants_of(const std::vector<SiteId>& drawn) const {
   std::set<SiteId> all(drawn.begin(), drawn.end());
-  if (round::is_async(plan_)) {
-    std::set<SiteId> ahead = too_far_ahead();
-    keep_quorum(all, &ahead);
-    for (const SiteId site : ahead) all.erase(site);
-  }
   for (const auto& [site, missed] : missed_) {
     const bool may_enter = last_committed_.next().value() - missed.value() <= plan_.staleness_max;
     if (may_enter && connected_.contains(site) && !is_too_heavy(site)) all.insert(site);
+  }
+  if (round::is_async(plan_)) {  // also of those that missed one
+    std::set<SiteId> ahead = too_far_ahead();
+    keep_quorum(all, &ahead);
+    for (const SiteId site : ahead) all.erase(site);
   }
   std::vector<round::Participant> participants;
   for (const SiteId site : all) {
@@ -67,10 +73,9 @@ void RunMachine::note_counted() {
     if (round::drops_update(refusal.error.code)) {
       missed_.erase(refusal.site);
       decide(refusal.site, refusal.own_round(commit_.round));
-    } else if (leaves_an_update(refusal.error.code)) {
-      missed_.try_emplace(refusal.site, commit_.round);
     }
   }
+  for (const SiteId site : holding_an_update(commit_.refusals)) missed_.try_emplace(site, commit_.round);
   std::erase_if(missed_,
                 [this](const auto& one) { return commit_.round.value() - one.second.value() >= plan_.staleness_max; });
   earlier_.insert(earlier_.begin(), model_);

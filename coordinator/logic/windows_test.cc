@@ -201,6 +201,20 @@ TEST_F(RunWindows, OneOfASiteWaitsAtMost) {
   EXPECT_NE(find<Drop>(machine.arrived(ArrivalId(8), Arrival{of(2, 1, 1), {}, {}})), nullptr);
 }
 
+TEST_F(RunWindows, TakesWhatIsJustOldEnough) {
+  for (const auto& [staleness, drift] : {std::pair(3U, 2U), std::pair(2U, 4U)}) {
+    RunStart begin = async_start(1);
+    begin.plan.staleness_max = staleness;
+    begin.plan.async_drift_max = drift;
+    begin.model.version = ModelVersion(9);
+    begin.last_committed = RoundId(9);
+    const RunMachine machine = opened(begin, 3);
+    const std::uint64_t most = std::max(staleness, drift);
+    EXPECT_TRUE(machine.takes(RoundId(10 - most), false));
+    EXPECT_FALSE(machine.takes(RoundId(9 - most), false));
+  }
+}
+
 TEST_F(RunWindows, AfterAFailedRecordTheSumBeginsAnew) {
   RunMachine machine = opened(async_start(1), 3);
   take(machine, of(1, 0, 0));
@@ -292,6 +306,40 @@ TEST_F(BoundedWindows, WhoIsNeededForTheQuorumGoesByNames) {
       go_on(machine);
     }
     EXPECT_THAT(participants(machine), ElementsAre(first, 3));
+  }
+}
+
+TEST_F(BoundedWindows, TheBoundGivesWayToTheLeastWeight) {
+  RunStart begin = bounded_start();
+  begin.plan.weight_min = 150;
+  begin.plan.async_goal = 2;
+  std::map<SiteId, SiteInfo> all = sites(3);
+  RunMachine machine = opened(begin, 3);
+  for (std::uint64_t version = 0; version < 3; ++version) {
+    ContributorSet heavy;
+    for (const std::uint32_t site : {1U, 2U}) {
+      Contribution one{SiteId(site), Epoch(1), 80, {}, 0, {}};
+      one.base = one.admitted = ModelVersion(version);
+      ASSERT_TRUE(heavy.add(one).ok());
+    }
+    take(machine, heavy);
+    go_on(machine);
+  }
+  EXPECT_THAT(participants(machine), ElementsAre(1, 3)) << "100 of the slowest, and 100 of one that is ahead";
+}
+
+// It is ahead, whatever became of the last thing that it sent.
+TEST_F(BoundedWindows, WhoIsAheadWaitsAlsoWhenItsLastUpdateWasTurnedAway) {
+  for (const Code code : {Code::kStale, Code::kResourceExhausted}) {
+    RunMachine machine = opened(bounded_start(), 3);
+    for (std::uint64_t version = 0; version < 2; ++version) {
+      take(machine, of({1, 2}, version));
+      go_on(machine);
+    }
+    machine.refused({SiteId(1), {code, "turned away"}}, at(1s));
+    take(machine, of(2, 2, 2));
+    go_on(machine);
+    EXPECT_THAT(participants(machine), ElementsAre(3)) << "three windows have heard of both, and none of it";
   }
 }
 

@@ -168,9 +168,8 @@ Result<TrainedModel> RunStarter::load_trained(const store::RunRow& row, const st
 Status RunStarter::know_late(const store::RunRow& row, const store::CommitRow& last, Latest& latest) {
   FLUVIAL_ASSIGN(latest.marks, journal_.marks(row.id));
   for (const store::LateSite& late : last.late) latest.late.push_back(late.site);
-  for (const round::Refusal& refusal : last.record.refusals) {
-    if (leaves_an_update(refusal.error.code)) latest.late.push_back(refusal.site);
-  }
+  const std::vector<SiteId> refused = holding_an_update(last.record.refusals);
+  latest.late.insert(latest.late.end(), refused.begin(), refused.end());
   std::uint64_t version = last.record.round.value();
   while (version > 0 && latest.earlier.size() < row.plan.staleness_max) {
     --version;
