@@ -156,18 +156,22 @@ std::vector<std::string_view> patterns_of(std::string_view list) {
   return patterns;
 }
 
+// "!PATTERNS": every tensor but those that fit.
+bool names_others(std::string_view averaged) { return averaged.starts_with('!'); }
+std::string_view list_of(std::string_view averaged) { return averaged.substr(names_others(averaged) ? 1 : 0); }
+
 Status check_averaged(const ServerOptimizer& optimizer) {
   const auto expected = [&](std::string_view what) {
     return Error{Code::kInvalidArgument, format_text("optimizer.averaged = '{}': expected {}",
                                                      printable(optimizer.averaged, kShownBytesMax), what)};
   };
-  const std::vector<std::string_view> patterns = patterns_of(optimizer.averaged);
+  const std::vector<std::string_view> patterns = patterns_of(list_of(optimizer.averaged));
   const bool is_empty = std::ranges::find(patterns, std::string_view()) != patterns.end();
   if (is_empty || optimizer.averaged.size() > kTextBytesMax || patterns.size() > kPatternsMax ||
       printable(optimizer.averaged, kTextBytesMax) != optimizer.averaged) {
     return expected(
-        format_text("1 to {} patterns of tensors' names, separated by commas, in at most {} characters; or "
-                    "none",
+        format_text("1 to {} patterns of tensors' names, separated by commas, in at most {} characters, behind a '!' "
+                    "for every other tensor; or none",
                     kPatternsMax, kTextBytesMax));
   }
   const bool is_usual = optimizer.averaged == kStatistics || optimizer.averaged == kNoStatistics;
@@ -198,8 +202,9 @@ double learning_rate(const ServerOptimizer& optimizer, std::uint64_t round, std:
 
 bool is_statistic(const ServerOptimizer& optimizer, std::string_view tensor) {
   if (!has_statistics(optimizer)) return false;
-  return std::ranges::any_of(patterns_of(optimizer.averaged),
-                             [&](std::string_view pattern) { return fits_glob(pattern, tensor); });
+  const bool fits = std::ranges::any_of(patterns_of(list_of(optimizer.averaged)),
+                                        [&](std::string_view pattern) { return fits_glob(pattern, tensor); });
+  return fits != names_others(optimizer.averaged);
 }
 
 Result<ServerOptimizer> parse_server_optimizer(std::string_view text) {

@@ -166,6 +166,10 @@ TEST(ServerOptimizer, StatisticsAreTensorsThatAPatternOfThePlanFits) {
   EXPECT_TRUE(is_statistic(optimizer, "ema.fc.weight"));
   EXPECT_TRUE(is_statistic(optimizer, "head.scale"));
   EXPECT_FALSE(is_statistic(optimizer, "bn1.running_mean"));
+  optimizer.averaged = "!control/*, momentum.*";
+  EXPECT_TRUE(is_statistic(optimizer, "fc.weight")) << "every other one";
+  EXPECT_FALSE(is_statistic(optimizer, "control/fc.weight"));
+  EXPECT_FALSE(is_statistic(optimizer, "momentum.fc"));
   optimizer.averaged = "none";
   EXPECT_FALSE(is_statistic(optimizer, "none")) << "a word, and no pattern";
   for (const Optimizer kind : {Optimizer::kMean, Optimizer::kOnebitAdam}) {
@@ -184,6 +188,7 @@ TEST(ServerOptimizer, PatternsThatCannotBeMeant) {
   EXPECT_EQ(refusal_of(Optimizer::kMean, "none"), "");
   const std::string expected = "expected 1 to 32 patterns of tensors' names";
   EXPECT_THAT(refusal_of(Optimizer::kFedAvgM, ""), HasSubstr("optimizer.averaged = '': " + expected));
+  EXPECT_THAT(refusal_of(Optimizer::kFedAvgM, "!"), HasSubstr(expected));
   EXPECT_THAT(refusal_of(Optimizer::kFedAvgM, "a,,b"), HasSubstr(expected));
   EXPECT_THAT(refusal_of(Optimizer::kFedAvgM, "a,b\n"), HasSubstr(expected));
   EXPECT_THAT(refusal_of(Optimizer::kFedAvgM, std::string(513, 'a')), HasSubstr(expected));

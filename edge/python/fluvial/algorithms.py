@@ -60,26 +60,23 @@ class FedProx:
 class Scaffold:
     """SCAFFOLD (Karimireddy et al., ICML 2020, arXiv:1910.06378, algorithm 1 with option II).
 
-    Each worker i keeps a control variate c_i, the federation their mean c. A local step at the rate eta goes by
-    g - c_i + c instead of g; after K of them, from x to y,
+    Each of the N workers keeps a control variate c_i, the federation their mean c. A local step at the rate eta goes by
+    g - c_i + c instead of g; after K of them, from x to y_i, with S the workers that are in the round,
 
-        c_i' = c_i - c + (x - y) / (K eta),
-
-    and the federation's c moves by the mean of c_i' - c_i over all workers.
+        c_i' = c_i - c + (x - y_i) / (K eta)
+        x   += eta_g / |S| * sum over S of (y_i - x)
+        c   += 1 / N * sum over S of (c_i' - c_i).
 
     c travels as tensors of the run's model, named control/..., so it is committed with the model, exactly once. A
     worker takes c_i' over when its submission counted, or will (it was late: its site carries it over); otherwise c_i
-    stays. Thus the sum of all c_i weighted with `samples` is c times all samples, in every round, whoever was missing.
-    That asks of the plan:
+    stays. Thus the sum of all c_i is N c in every round, whoever was missing. `Scaffold.plan(N)` is what the plan says
+    for that: the model takes the mean of those that are in, and c its |S| / N part.
 
-        [optimizer]  name = "fedavg:scale_to=N"       N: the `samples` of all workers of the federation together
+    It asks for rounds: with mode = "async" or late = "next" old updates are damped, c_i is not, and the sum above no
+    longer holds. No momentum and no Adam in the local optimizer: option II reads c_i' off the distance covered, which
+    is K eta times a gradient for plain SGD alone.
 
-    and rounds: with mode = "async" or late = "next" old updates are damped, c_i is not, and the sum above no longer holds.
-    It moves the model, and c, by (weight that is in)/N of the mean. `samples` must be the same in every round. No
-    momentum and no Adam in the local optimizer: option II reads c_i' off the distance covered, which is K eta times a
-    gradient for plain SGD alone.
-
-        federation.start_run("digits", fluvial.Scaffold.model(model), optimizer="fedavg:scale_to=400")
+        federation.start_run("digits", fluvial.Scaffold.model(model), plan=fluvial.Scaffold.plan(4))
         scaffold = fluvial.Scaffold(learning_rate=0.1)
         for round in site.rounds("digits"):
             scaffold.begin(round, model)           # instead of round.load_into(model)
@@ -87,15 +84,18 @@ class Scaffold:
                 loss(model, batch).backward()
                 scaffold.correct(model)
                 optimizer.step()                   # SGD at that learning rate
-            scaffold.submit(round, model, samples=100)
+            scaffold.submit(round, model)
 
     A process that starts again passes what `state` held to its successor's `restore`, and connects under the same name.
     """
 
-    def __init__(self, learning_rate: float) -> None:
-        if not learning_rate > 0:
-            raise ValueError(f"learning_rate is {learning_rate}, expected more than 0")
+    def __init__(self, learning_rate: float, *, global_learning_rate: float = 1.0) -> None:
+        """learning_rate: eta, of the local steps. global_learning_rate: eta_g, the same at every worker."""
+        for name, rate in (("learning_rate", learning_rate), ("global_learning_rate", global_learning_rate)):
+            if not rate > 0:
+                raise ValueError(f"{name} is {rate}, expected more than 0")
         self.learning_rate = learning_rate
+        self.global_learning_rate = global_learning_rate
         self._own: Dict[str, np.ndarray] = {}  # c_i
         self._next: Dict[str, np.ndarray] = {}  # c_i', until it is known what became of it
         self._submitted: Optional[Tuple[int, int]] = None  # run and round of that
@@ -108,6 +108,13 @@ class Scaffold:
         """What a run starts from: the model, and a control variate of zeros for each tensor that is trained."""
         zeros = {_CONTROL + name: array for name, array in models.zeros_like(model).items()}
         return {**models.to_arrays(model), **zeros}
+
+    @staticmethod
+    def plan(workers: int) -> Dict[str, Any]:
+        """For start_run(plan=...). workers: N, all of the federation, or the `samples` of all of them together."""
+        if not workers > 0:
+            raise ValueError(f"workers is {workers}, expected more than 0")
+        return {"optimizer": {"name": f"fedavg:scale_to={workers}", "averaged": f"!{_CONTROL}*"}}
 
     def begin(self, round: Round, model: Any) -> None:
         """Loads the round's model into `model`; takes the last submission over if it counts.
@@ -136,8 +143,12 @@ class Scaffold:
             if name in self._shift:
                 gradient += _alike(self._shift, name, value)
 
-    def submit(self, round: Round, model: Any, *, samples: int, metrics: Metrics = None) -> None:
-        """Hands over the trained model and how this worker's control variate moves."""
+    def submit(self, round: Round, model: Any, *, samples: int = 1, metrics: Metrics = None) -> None:
+        """Hands over the trained model and how this worker's control variate moves.
+
+        samples: 1 as in the paper, where every worker counts alike. Means by other numbers are no SCAFFOLD, and may suit
+        sites of very different sizes: a worker's is then the same in every round, and `plan` is given their sum.
+        """
         if self._steps == 0:
             raise ValueError("no local step was corrected since begin(); call correct() before each")
         trained = models.to_arrays(model)
@@ -147,6 +158,8 @@ class Scaffold:
             moved = (start - trained[name]) / np.float32(self._steps * self.learning_rate) - arrays[_CONTROL + name]
             following[name] = self._own[name] + moved
             control[_CONTROL + name] = arrays[_CONTROL + name] + moved
+            if self.global_learning_rate != 1:
+                trained[name] = start + np.float32(self.global_learning_rate) * (trained[name] - start)
         round.submit({**trained, **control}, samples=samples, metrics=metrics)
         self._next, self._submitted = following, (round.run_id, round.number)
 

@@ -172,8 +172,9 @@ def test_scaffold_in_a_federation(three):
     """Sites with optima of their own: FedAvg with many local steps stays between them, SCAFFOLD's mean is exact."""
     workers, numbers = [fluvial.Scaffold(learning_rate=RATE) for _ in range(3)], {}
     three.start_run(
-        "scaffold", fluvial.Scaffold.model(start()), rounds=8, local_steps=5, optimizer="fedavg:scale_to=3",
-        plan={"participants": {"quorum": 2}, "deadlines": {"soft_ms": 50_000, "adaptive": False, "hard_ms": 60_000}},
+        "scaffold", fluvial.Scaffold.model(start()), rounds=8, local_steps=5,
+        plan={**fluvial.Scaffold.plan(3), "participants": {"quorum": 2},
+              "deadlines": {"soft_ms": 50_000, "adaptive": False, "hard_ms": 60_000}},
     )  # fmt: skip
 
     def train(index):
@@ -195,7 +196,59 @@ def test_scaffold_in_a_federation(three):
     np.testing.assert_allclose(workers[0].last[1]["w"], optimum, rtol=0, atol=0.05)
 
 
+def algorithm_1(rounds, sites, steps, global_rate, absent):
+    """The paper's lines 2 to 17, in float64: x and c after each round."""
+    x, c = np.float64(start()["w"]), np.zeros(6)
+    own = np.zeros((sites, 6))
+    for number in range(1, rounds + 1):
+        drawn = [index for index in range(sites) if (number, index) not in absent]
+        moved_x, moved_c = np.zeros(6), np.zeros(6)
+        for index in drawn:
+            y, target = x.copy(), np.float64(Quadratic(index).target)
+            for _ in range(steps):
+                y -= RATE * (y - target - own[index] + c)
+            following = own[index] - c + (x - y) / (steps * RATE)
+            moved_x, moved_c = moved_x + (y - x), moved_c + (following - own[index])
+            own[index] = following
+        x, c = x + global_rate / len(drawn) * moved_x, c + moved_c / sites
+        yield x, c
+
+
+@pytest.mark.parametrize("global_rate", [1.0, 0.7])
+def test_scaffold_is_the_papers_algorithm_1(three, global_rate):
+    """Whoever is in counts alike, whoever is missing: the model takes their whole mean, c the part of all workers."""
+    absent, name = {(2, 0), (3, 2), (4, 2), (6, 1)}, f"paper-{global_rate}"
+    three.start_run(
+        name, fluvial.Scaffold.model(start()), rounds=7, local_steps=4,
+        plan={**fluvial.Scaffold.plan(3), "participants": {"quorum": 2},
+              "deadlines": {"soft_ms": 50_000, "adaptive": False, "hard_ms": 60_000}},
+    )  # fmt: skip
+
+    def train(index):
+        scaffold, problem, model = fluvial.Scaffold(RATE, global_learning_rate=global_rate), Quadratic(index), start()
+        for round in three.connect(index).rounds(name):
+            if (round.number, index) in absent:
+                continue
+            scaffold.begin(round, model)
+            for _ in range(round.local_steps):
+                gradient = problem.gradient(model)
+                scaffold.correct(model, gradient)
+                descend(model, gradient)
+            scaffold.submit(round, model)
+
+    in_threads(3, train)
+    *_, (x, c) = algorithm_1(7, 3, 4, global_rate, absent)
+    last = three.model(name, 7)
+    np.testing.assert_allclose(last["w"], x, rtol=0, atol=2e-5)
+    np.testing.assert_allclose(last["control/w"], c, rtol=0, atol=2e-5)
+
+
 def test_scaffold_says_what_is_missing(tmp_path):
+    for wrong in ({"learning_rate": 0}, {"learning_rate": 1, "global_learning_rate": -1}):
+        with pytest.raises(ValueError, match="expected more than 0"):
+            fluvial.Scaffold(**wrong)
+    with pytest.raises(ValueError, match="workers is 0"):
+        fluvial.Scaffold.plan(0)
     with FakeAgent(tmp_path / "a", start()) as agent:
         agent.task(1, start())
         with pytest.raises(fluvial.ModelMismatch, match="Scaffold.model"):
