@@ -1,6 +1,7 @@
 // What the parent says: rounds, commits, receipts, and the model on its way down.
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
+#include <set>
 #include <utility>
 
 #include "aggregator/service/region_service.h"
@@ -8,16 +9,22 @@
 #include "core/wire/mapping.h"
 
 namespace fluvial::aggregator {
+namespace {
+constexpr std::size_t kActiveRunsMax = 64;  // the newest that the parent names; the coordinator has one
+}  // namespace
 
 void RegionService::parent_up(const tree::Lease& lease) {
-  if (!(orders_.key() == lease.coordinator_key)) over_.clear();  // signed by the key before, or not at all
+  if (!(orders_.key() == lease.coordinator_key)) {  // signed by the key before, or not at all
+    over_.clear();
+    active_.clear();
+  }
   orders_.by(lease.coordinator_key);
   observer_.parent_up(lease.parent_name);
   gate_.granted(lease);
   for (v1::MemberChange& some : members_.everybody()) tell_parent(std::move(some));  // also when there is nobody below
   model_.receiver().parent_up();
   vectors_.receiver().parent_up();
-  ask_run();
+  ask_runs();
   parent_is_new_ = true;
   absence_.ends();
   reporter_.parent_up(uplink_->takes_reports());
@@ -72,19 +79,26 @@ net::Awaitable<Status> RegionService::from_parent(net::Frame frame) {
 }
 
 // That a run ended while this node was away nobody tells it unasked.
-void RegionService::ask_run() {
-  if (opening_ && !over_.contains(opening_->run)) uplink_->post(transfer::run_query(opening_->run, self_));
+void RegionService::ask_runs() {
+  std::set<RunId> runs;
+  for (const auto& [run, told] : active_) runs.insert(run);
+  if (opening_ && !over_.contains(opening_->run)) runs.insert(opening_->run);
+  for (const RunId run : runs) uplink_->post(transfer::run_query(run, self_));
 }
 
 // Once each: whoever below asks later is told from here.
 Status RegionService::run_told(const v1::RunState& message) {
   const RunId run(message.run());
+  FLUVIAL_TRY(orders_.ended(message));
   if (transfer::ends_run(message.state())) {
-    FLUVIAL_TRY(orders_.ended(message));
+    active_.erase(run);
     if (!over_.emplace(run, message).second) return {};
     if (opening_ && opening_->run == run) {
       give_up_round();
     }
+  } else if (!over_.contains(run)) {
+    active_.insert_or_assign(run, message);
+    if (active_.size() > kActiveRunsMax) active_.erase(active_.begin());
   }
   if (!transfer::is_running(message.state())) model_.forget_ahead(run);
   v1::Envelope down;

@@ -38,6 +38,7 @@ void RegionService::forget_history() {
   give_up_round();
   opening_.reset();
   over_.clear();  // a run that was over may go on
+  active_.clear();
   side_.begin();
   upload_.round_begins();
   model_.forget();

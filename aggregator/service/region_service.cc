@@ -106,6 +106,11 @@ Status RegionService::may_join(const tree::Child& child) {
 void RegionService::child_joined(const tree::Child& child) {
   observer_.child_joined(child);
   hub_.tell_denials(child, denials_.last());
+  for (const auto& [run, state] : active_) {
+    v1::Envelope told;
+    *told.mutable_run_state() = state;
+    hub_.send(child.node, std::move(told));
+  }
   tell_parent(members_.joined(child));
 }
 

@@ -109,7 +109,7 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   void follow_denials();
   void certificate_renewed(const std::string& chain_pem);
   void dismissed(const v1::MemberChange& change);
-  void ask_run();  // whether the one that it knows of goes on
+  void ask_runs();  // whether those that it knows of go on
   Status run_told(const v1::RunState& message);
   Status round_opened(const v1::RoundOpen& message);
   Status round_committed(const v1::RoundCommit& message);
@@ -149,6 +149,7 @@ class RegionService : public tree::ParentOwner, public tree::UplinkOwner, privat
   TimePoint opened_at_;
   std::shared_ptr<const kernels::Codec> codec_;
   std::map<RunId, v1::RunState> over_;         // runs of which the children were told that they are
+  std::map<RunId, v1::RunState> active_;       // likewise, that they go on: whoever joins is told of them
   bool parent_is_new_ = true;                  // no opening has come in this session to the parent yet
   std::optional<round::ModelRef> next_model_;  // when the one is here that is on its way
   bool awaits_base_ = false;                   // somebody was turned away because the base is not here yet

@@ -40,7 +40,7 @@ std::string words_of(const Activity& activity, WallTime now) {
     case Doing::kFetching:
       return "fetching the model" + (activity.total_bytes == 0 ? since : ":" + progress_of(activity));
     case Doing::kTraining: return "training" + since + (activity.note.empty() ? "" : ", " + activity.note);
-    case Doing::kEncoding: return "encoding its update" + since;
+    case Doing::kEncoding: return "encoding its update" + since + (activity.note.empty() ? "" : ", " + activity.note);
     case Doing::kFolding: return "keeping a late update for the next round" + since;
     case Doing::kResolving: return "writing what became of its last update" + since;
     case Doing::kSending: return "sending" + (activity.total_bytes == 0 ? since : progress_of(activity));

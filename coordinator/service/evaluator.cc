@@ -28,6 +28,10 @@ void Evaluator::committed(const round::ModelRef& ref, SharedBytes model, std::sh
   freed();  // the one before, of another run perhaps, is no longer the next
 }
 
+void Evaluator::run_active(local::ActiveRun active) {
+  if (server_) server_->run_active(std::move(active));
+}
+
 void Evaluator::run_ended(local::EndedRun ended) {
   ended_.push_back(std::move(ended));
   tell_ended();

@@ -30,6 +30,7 @@ class Evaluator final : public local::WorkerHandler, public std::enable_shared_f
   // `plan`: of the run that the model is of; its name and [worker] table, as the round had it, go with the task.
   void committed(const round::ModelRef& ref, SharedBytes model, std::shared_ptr<const round::Schema> schema,
                  const round::Plan& plan);
+  void run_active(local::ActiveRun active);  // workers wait for its end
   // The run is over. Workers are told once its last model has been evaluated.
   void run_ended(local::EndedRun ended);
 

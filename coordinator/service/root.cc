@@ -60,6 +60,7 @@ void Root::child_joined(const tree::Child& child) {
   registry_.child_joined(child);
   tell_leases(child.node);
   hub_.tell_denials(child, denials());
+  runs_.child_joined(child.node);
   runs_.members().changed(child.role == Role::kSite ? std::vector{SiteId(child.node)} : std::vector<SiteId>{});
 }
 

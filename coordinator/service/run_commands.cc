@@ -31,16 +31,15 @@ net::Awaitable<Status> RunService::stop_run(RunId run, std::string reason) {
 }
 
 void RunService::carry_out(const TellStatus& effect) {
-  const RunId run = active_->machine.run();
-  v1::Envelope message;
-  message.mutable_run_state()->set_run(run.value());
-  message.mutable_run_state()->set_state(std::string(run_status_name(effect.status)));
-  message.mutable_run_state()->set_reason(effect.reason);
-  if (const wire::Order order = steps_.order_of(effect.status)) *message.mutable_run_state()->mutable_order() = *order;
-  side_.tell_all(message);
+  told_ = steps_.state();
+  side_.tell_all(told_);
   if (is_over(effect.status)) side_.end();
   if (effect.status != RunStatus::kRunning) steps_.rest();
-  observer_.status_told(run, effect.status, effect.reason);
+  observer_.status_told(active_->machine.run(), effect.status, effect.reason);
+}
+
+void RunService::child_joined(NodeId child) {
+  if (active_run()) hub_.send(child, told_);
 }
 
 }  // namespace fluvial::coordinator

@@ -41,6 +41,7 @@ void RunReport::run_taken_up(const RunMachine& machine) {
                              {"model_version", machine.model().version},
                              {"codec", machine.plan().codec},
                              {"down", machine.plan().down}});
+  if (taken_up_) taken_up_(machine);
 }
 
 void RunReport::status_told(RunId run, RunStatus status, const std::string& reason) {

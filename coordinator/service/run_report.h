@@ -24,6 +24,7 @@ class RunReport : public RunObserver {
   void say_where_by(std::function<std::string_view(SiteId)> where) { where_ = std::move(where); }
   // While it says so of a run that run's end is held back: the last evaluation comes first (Feed::release_unless).
   void while_evaluating(std::function<bool(RunId)> evaluating) { evaluating_ = std::move(evaluating); }
+  void when_taken_up(std::function<void(const RunMachine&)> taken_up) { taken_up_ = std::move(taken_up); }
   void when_over(std::function<void(RunId, RunStatus)> over) { over_ = std::move(over); }
 
   void run_taken_up(const RunMachine& machine) override;
@@ -64,6 +65,7 @@ class RunReport : public RunObserver {
   telemetry::ReportedMetrics evaluation_metrics_;
   PaceReport pace_report_;
   std::function<bool(RunId)> evaluating_ = [](RunId) { return false; };
+  std::function<void(const RunMachine&)> taken_up_;
   std::function<void(RunId, RunStatus)> over_;
   std::function<std::string_view(SiteId)> where_;
   // Of the round that is being committed.

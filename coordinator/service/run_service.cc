@@ -45,6 +45,8 @@ std::optional<RunId> RunService::active_run() const {
 void RunService::activate(std::unique_ptr<ActiveRun> run) {
   active_ = std::move(run);
   observer_.run_taken_up(active_->machine);
+  told_ = steps_.state();
+  side_.tell_all(told_);  // who is not drawn, too: workers wait for its end
   members_.taken_up();
 }
 

@@ -30,6 +30,7 @@ class RunService final : private tree::RoundOwner, private RunHost {
 
   net::Awaitable<void> take_up() { return starter_.take_up(); }
   net::Awaitable<Result<RunId>> start(PrepareRun prepare) { return starter_.start(std::move(prepare)); }
+  void child_joined(NodeId child);                           // it is told of the run that has not ended
   std::optional<RunId> active_run() const;                   // that has not ended
   const ActiveRun* active() const { return active_.get(); }  // also when it is done: the last one
 
@@ -108,6 +109,7 @@ class RunService final : private tree::RoundOwner, private RunHost {
   Commands commands_;
   net::Timer timer_;
   std::unique_ptr<ActiveRun> active_;
+  v1::Envelope told_;  // its state, as children were told it last
 };
 
 }  // namespace fluvial::coordinator

@@ -318,23 +318,14 @@ std::optional<store::AuditEntry> own_act(const RecordStatus& effect) {
 net::Awaitable<void> RunSteps::record_status(RecordStatus effect) {
   const RunId run = effect.step.run;
   const TimePoint begun = now();
-  v1::RunState told;
-  told.set_run(run.value());
-  told.set_state(std::string(run_status_name(effect.status)));
-  told.set_reason(effect.reason);
-  wire::Order order;
   const auto set = [&] { return journal_.set_run_status(run, effect.status, effect.reason); };
   const std::optional<store::AuditEntry> entry = own_act(effect);
   const WallTime when = runtime_.clock.wall_now();
-  const Status kept = co_await runtime_.pool.run([&]() -> Status {
-    FLUVIAL_TRY(entry ? store::AuditLog(journal_).with(*entry, when, set) : set());
-    order = signer_.run_state(told);
-    return {};
-  });
+  const Status kept = co_await runtime_.pool.run(
+      [&]() -> Status { return entry ? store::AuditLog(journal_).with(*entry, when, set) : set(); });
   observer_.took(Work::kStatusRecord, now() - begun);
   if (!is_due(effect.step)) co_return;
   if (kept.ok()) {
-    status_ = SignedStatus{effect.status, std::move(order)};
     host_.carry_out(machine().status_recorded(effect.step, now()));
     co_return;
   }
@@ -343,8 +334,15 @@ net::Awaitable<void> RunSteps::record_status(RecordStatus effect) {
   host_.carry_out(machine().status_failed(effect.step, why, now()));
 }
 
-wire::Order RunSteps::order_of(RunStatus status) const {
-  return status_ && status_->status == status ? status_->order : nullptr;
+v1::Envelope RunSteps::state() const {
+  v1::Envelope message;
+  v1::RunState& told = *message.mutable_run_state();
+  told.set_run(machine().run().value());
+  told.set_state(std::string(run_status_name(machine().status())));
+  told.set_reason(machine().reason());
+  told.set_name(machine().plan().name);
+  if (const wire::Order order = signer_.run_state(told)) *told.mutable_order() = *order;
+  return message;
 }
 
 // ---- a disk that fails --------------------------------------------------------------------------------------------

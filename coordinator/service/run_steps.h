@@ -49,8 +49,8 @@ class RunSteps {
   void begin(const RecordCommit& effect);
   void begin(const RecordStatus& effect);
   void publish(const Publish& effect);
-  wire::Order order_of(RunStatus status) const;  // that was recorded last; null: of another one, or not signed
-  void rest();  // the run has ended or pauses: what is finalised and not committed is given up
+  v1::Envelope state() const;  // of the run, as children are told it
+  void rest();                 // the run has ended or pauses: what is finalised and not committed is given up
   std::shared_ptr<tree::ModelSlot> ahead(const round::ModelRef& ref) const;  // null: none comes that is called so
 
  private:
@@ -75,10 +75,6 @@ class RunSteps {
   const RunMachine& machine() const { return host_.current()->machine; }
   TimePoint now() const { return runtime_.clock.now(); }
 
-  struct SignedStatus {
-    RunStatus status;
-    wire::Order order;
-  };
   struct SignedCommit {
     wire::Order order;
     std::map<SiteId, wire::Order> outcomes;
@@ -105,10 +101,9 @@ class RunSteps {
   DiskHealth health_;
   ModelCommitted model_committed_;
   std::optional<NextModel> next_;
-  std::shared_ptr<tree::ModelSlot> ahead_;  // of what will be committed, as it is passed on; null: nothing
-  TimePoint sealed_at_;                     // the sum of the round that is being committed
-  std::vector<store::LateSite> late_;       // of the round that is being finalised
-  std::optional<SignedStatus> status_;
+  std::shared_ptr<tree::ModelSlot> ahead_;    // of what will be committed, as it is passed on; null: nothing
+  TimePoint sealed_at_;                       // the sum of the round that is being committed
+  std::vector<store::LateSite> late_;         // of the round that is being finalised
   SignedCommit commit_;                       // the last
   Digest committed_master_{};                 // of the last commit
   std::optional<Since> since_;                // when the round began that this process opened last

@@ -189,6 +189,8 @@ Service::Service(tree::Process& process, const config::CoordinatorSettings& sett
     return phase_of(root_.registry().book().via(site) != NodeId(0), root_.runs().roll_call().activity_of(site));
   });
   report_.while_evaluating([this](RunId run) { return awaits_evaluation(run); });
+  report_.when_taken_up(
+      [this](const RunMachine& machine) { evaluator_->run_active({machine.run(), machine.plan().name}); });
   report_.when_over([this](RunId run, RunStatus status) {
     evaluator_->run_ended({run, root_.runs().active()->machine.plan().name, std::string(run_status_name(status))});
   });

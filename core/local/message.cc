@@ -73,6 +73,11 @@ void put_ended(const EndedRun& ended, v1::RunEnded* out) {
   out->set_state(printable(ended.state));
 }
 
+void put_active(const ActiveRun& active, v1::RunActive* out) {
+  out->set_run(active.run.value());
+  out->set_run_name(printable(active.name));
+}
+
 }  // namespace
 
 std::string_view task_kind_name(TaskKind kind) { return kind == TaskKind::kTrain ? "train" : "evaluate"; }
@@ -121,6 +126,8 @@ v1::LocalMessage attach_message(const WorkerOptions& options) {
   attach.set_wants_models(options.wants_models);
   attach.set_takes_kept_models(options.takes_kept_models);
   attach.set_hears_refusals(options.hears_refusals);
+  attach.set_named(options.named);
+  for (const RunId run : options.follows) attach.add_follows(run.value());
   if (options.group) {
     attach.set_group(options.group->name);
     attach.set_rank(options.group->rank);
@@ -130,11 +137,12 @@ v1::LocalMessage attach_message(const WorkerOptions& options) {
 }
 
 v1::LocalMessage attached_message(std::string_view node, const std::vector<DeviceUuid>& devices,
-                                  const std::vector<EndedRun>& ended) {
+                                  const std::vector<EndedRun>& ended, const std::vector<ActiveRun>& active) {
   v1::LocalMessage message;
   message.mutable_attached()->set_node(std::string(node));
   for (const DeviceUuid& device : devices) message.mutable_attached()->add_devices(std::string(as_text(device)));
   for (const EndedRun& run : ended) put_ended(run, message.mutable_attached()->add_ended());
+  for (const ActiveRun& run : active) put_active(run, message.mutable_attached()->add_active());
   return message;
 }
 
@@ -209,15 +217,22 @@ v1::LocalMessage failed_message(TaskId id, std::string_view text) {
   return message;
 }
 
-v1::LocalMessage detach_message(std::string_view reason) {
+v1::LocalMessage detach_message(std::string_view reason, bool replaced) {
   v1::LocalMessage message;
   message.mutable_detach()->set_reason(printable(reason));
+  message.mutable_detach()->set_replaced(replaced);
   return message;
 }
 
 v1::LocalMessage run_ended_message(const EndedRun& ended) {
   v1::LocalMessage message;
   put_ended(ended, message.mutable_run_ended());
+  return message;
+}
+
+v1::LocalMessage run_active_message(const ActiveRun& active) {
+  v1::LocalMessage message;
+  put_active(active, message.mutable_run_active());
   return message;
 }
 
@@ -254,7 +269,13 @@ Result<WorkerOptions> worker_from(const v1::Attach& attach) {
                        .kind = attach.evaluates() ? TaskKind::kEvaluate : TaskKind::kTrain,
                        .wants_models = attach.wants_models(),
                        .takes_kept_models = attach.takes_kept_models(),
-                       .hears_refusals = attach.hears_refusals()};
+                       .hears_refusals = attach.hears_refusals(),
+                       .named = attach.named()};
+  if (static_cast<std::size_t>(attach.follows_size()) > kEndedRunsMax) {
+    return Error{Code::kInvalidArgument,
+                 fmt::format("waits for the end of {} runs; at most {}", attach.follows_size(), kEndedRunsMax)};
+  }
+  for (const std::uint64_t run : attach.follows()) worker.follows.emplace_back(run);
   if (attach.group().empty() && attach.rank() == 0 && attach.ranks() == 0) return worker;
   FLUVIAL_TRY(check_name("group", attach.group()));
   if (attach.evaluates()) return Error{Code::kInvalidArgument, "a worker that evaluates is in no group"};

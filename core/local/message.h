@@ -23,7 +23,7 @@ Result<v1::LocalMessage> decode(std::string_view body);
 
 v1::LocalMessage attach_message(const WorkerOptions& options);
 v1::LocalMessage attached_message(std::string_view node, const std::vector<DeviceUuid>& devices = {},
-                                  const std::vector<EndedRun>& ended = {});
+                                  const std::vector<EndedRun>& ended = {}, const std::vector<ActiveRun>& active = {});
 v1::LocalMessage refused_message(const Error& error);
 v1::LocalMessage task_message(const Task& task);
 // `device`: where the averaged values are, if a device has them and no message has said so yet.
@@ -32,12 +32,13 @@ v1::LocalMessage done_message(const TaskResult& result, const std::optional<Devi
 // Before done_message(), when `ranges` are not all of the model. Each fits into a worker's message.
 std::vector<v1::LocalMessage> ranges_messages(TaskId id, const round::ByteRanges& ranges);
 v1::LocalMessage failed_message(TaskId id, std::string_view message);
-v1::LocalMessage detach_message(std::string_view reason);
+v1::LocalMessage detach_message(std::string_view reason, bool replaced = false);
 v1::LocalMessage run_ended_message(const EndedRun& ended);
+v1::LocalMessage run_active_message(const ActiveRun& active);
 v1::LocalMessage committed_message(const CommittedModel& committed);
 v1::LocalMessage update_refused_message(const RefusedUpdate& refused);
 
-// kInvalidArgument: impossible names, ranks or an unknown protocol.
+// kInvalidArgument: impossible names or ranks, more than kEndedRunsMax runs, or an unknown protocol.
 Result<WorkerOptions> worker_from(const v1::Attach& attach);
 // kInvalidArgument: a UUID or handle of another length, a first byte that is no multiple of 16.
 Result<DeviceLocation> device_from(const v1::DeviceMemory& device);

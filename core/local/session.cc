@@ -1,9 +1,12 @@
 #include "core/local/session.h"
 
 #include <fmt/format.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/error.hpp>
+#include <cerrno>
 #include <utility>
 
 namespace fluvial::local {
@@ -15,6 +18,7 @@ Session::Session(WorkerId id, asio::any_io_executor strand, UniqueFd socket, Pee
     : id_(id),
       peer_(peer),
       socket_(strand),
+      process_(strand),
       read_deadline_(strand, Timer::time_point::max()),
       write_deadline_(strand, Timer::time_point::max()),
       options_(options),
@@ -25,7 +29,28 @@ Session::Session(WorkerId id, asio::any_io_executor strand, UniqueFd socket, Pee
 
 void Session::start() {
   arm(read_deadline_, options_.handshake_deadline, "did not attach in time");
-  on_readable();
+  watch_process();
+  if (!ended_) on_readable();
+}
+
+// A fork of a process that was killed may hold its connection open, and answers nothing. Of a process in another
+// namespace, and by a kernel before 5.3, the connection's end is all that is known.
+void Session::watch_process() {
+  UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, peer_.pid, 0)));
+  if (!process.valid()) {
+    if (errno == ESRCH) process_ended();
+    return;
+  }
+  process_.assign(process.get());
+  (void)process.release();
+  process_.async_wait(Descriptor::wait_read, [self = shared_from_this()](error_code error) {
+    if (!error) self->process_ended();
+  });
+}
+
+void Session::process_ended() {
+  if (!ended_) on_readable();  // what it said last
+  end(Error{Code::kUnavailable, fmt::format("its process {} has ended", peer_.pid)});
 }
 
 // ---- deadlines -------------------------------------------------------------------------------------------------
@@ -91,10 +116,17 @@ Status Session::on_attach(const v1::Attach& attach) {
   FLUVIAL_ASSIGN(WorkerOptions worker, worker_from(attach));
   const auto owner = owner_.lock();
   if (!owner) return Error{Code::kCancelled, "the agent ends"};
-  const v1::LocalMessage answer = attached_message(options_.node, options_.devices, owner->ended_runs());
-  WorkerInfo info{std::move(worker.name),  worker.kind,         peer_.pid,
-                  std::move(worker.group), worker.wants_models, worker.takes_kept_models,
-                  worker.hears_refusals};
+  const v1::LocalMessage answer =
+      attached_message(options_.node, options_.devices, owner->ended_runs(), owner->active_runs());
+  WorkerInfo info{std::move(worker.name),
+                  worker.kind,
+                  peer_.pid,
+                  std::move(worker.group),
+                  worker.wants_models,
+                  worker.takes_kept_models,
+                  worker.hears_refusals,
+                  std::move(worker.follows),
+                  worker.named};
   FLUVIAL_TRY(owner->admit(info));
   info_ = std::move(info);
   disarm(read_deadline_);
@@ -228,6 +260,10 @@ void Session::tell(const EndedRun& ended) {
   if (info_ && !ended_) send(run_ended_message(ended));
 }
 
+void Session::tell(const ActiveRun& active) {
+  if (info_ && !ended_) send(run_active_message(active));
+}
+
 void Session::tell(const RefusedUpdate& refused) {
   if (info_ && !ended_ && info_->hears_refusals) send(update_refused_message(refused));
 }
@@ -300,10 +336,13 @@ void Session::end(const Error& reason) {
   if (std::exchange(ended_, true)) return;
   const bool was_attached = info_.has_value();
   if (outbox_.empty()) {
-    say_last(socket_.native_handle(), was_attached ? detach_message(reason.message) : refused_message(reason));
+    const bool is_replaced = reason.code == Code::kAlreadyExists;
+    say_last(socket_.native_handle(),
+             was_attached ? detach_message(reason.message, is_replaced) : refused_message(reason));
   }
   error_code ignored;
   socket_.close(ignored);
+  process_.close(ignored);
   read_deadline_.cancel();
   write_deadline_.cancel();
   const auto owner = owner_.lock();

@@ -24,6 +24,7 @@ class SessionOwner {
   virtual ~SessionOwner() = default;
   virtual Status admit(const WorkerInfo& info) const = 0;          // may it attach?
   virtual std::vector<EndedRun> ended_runs() const { return {}; }  // that it is told of when it attaches
+  virtual std::vector<ActiveRun> active_runs() const { return {}; }
   virtual void attached(WorkerId worker, const WorkerInfo& info) = 0;
   virtual void ready(WorkerId worker, TaskReady ready) = 0;
   virtual void done(WorkerId worker, TaskResult result) = 0;
@@ -45,10 +46,11 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void start();
   void tell(const EndedRun& ended);  // does nothing before the worker has attached
+  void tell(const ActiveRun& active);
   void tell(const CommittedModel& committed);
   void tell(const RefusedUpdate& refused);  // if it wants to hear of it
   void assign(Task task);                   // the outcome goes to the owner, even if the task is refused
-  void end(const Error& reason);
+  void end(const Error& reason);            // kAlreadyExists: another has taken its place
   const std::optional<WorkerInfo>& info() const { return info_; }  // once attached
 
  private:
@@ -75,6 +77,8 @@ class Session : public std::enable_shared_from_this<Session> {
   Status take_memory(Brought brought);
   Status on_failed(const v1::TaskFailed& failed);
   Status check_current(std::uint64_t id) const;
+  void watch_process();
+  void process_ended();
   void send(const v1::LocalMessage& message, std::shared_ptr<const SharedModel> model = nullptr);
   void send(FrameWriter frame);
   void flush();
@@ -97,6 +101,7 @@ class Session : public std::enable_shared_from_this<Session> {
   const WorkerId id_;
   const Peer peer_;
   Descriptor socket_;
+  Descriptor process_;  // whose connection it is; not open where that cannot be watched
   Timer read_deadline_;
   Timer write_deadline_;
   const WorkerServerOptions& options_;  // the owner's; the owner ends this session before it is destroyed

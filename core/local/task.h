@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/base/ids.h"
 #include "core/local/device_memory.h"
@@ -31,8 +32,8 @@ inline constexpr std::size_t kWorkerMessageBytesMax = 64 << 10;  // from a worke
 inline constexpr std::size_t kMetricsMax = 64;
 inline constexpr std::size_t kNameBytesMax = 64;  // of workers and metrics: printable ASCII without blanks
 inline constexpr std::size_t kReasonBytesMax = 1024;
-inline constexpr std::size_t kEndedRunsMax = 16;                 // that a worker is told of when it attaches
-inline constexpr std::uint32_t kRanksMax = 64;                   // of a group
+inline constexpr std::size_t kEndedRunsMax = 16;  // that a worker is told of when it attaches, or asks about
+inline constexpr std::uint32_t kRanksMax = 64;    // of a group
 inline constexpr std::size_t kRangesMax = std::size_t{1} << 20;  // of a result, that do not touch
 inline constexpr std::size_t kEarlyRangesMax = 2'048;            // of what is in place early, that do not touch
 
@@ -49,9 +50,11 @@ struct WorkerOptions {
   std::string name;                  // for the agent's logs, and for Task.previous
   TaskKind kind = TaskKind::kTrain;  // what it does
   std::optional<Group> group = {};
-  bool wants_models = false;       // tell it of committed models
-  bool takes_kept_models = false;  // models in memory that is kept (model_memory.h); WorkerClient always takes them
-  bool hears_refusals = false;     // tell it of updates that are refused; WorkerClient always hears of them
+  bool wants_models = false;        // tell it of committed models
+  bool takes_kept_models = false;   // models in memory that is kept (model_memory.h); WorkerClient always takes them
+  bool hears_refusals = false;      // tell it of updates that are refused; WorkerClient always hears of them
+  std::vector<RunId> follows = {};  // runs whose end it has waited for since before it attached; kEndedRunsMax at most
+  bool named = false;               // the name was chosen: the worker of that name before, of another process, is over
 };
 
 // What became of a worker's result.
@@ -60,6 +63,12 @@ struct Previous {
   RoundId round;
   ResultOutcome outcome = ResultOutcome::kUnknown;
   bool operator==(const Previous&) const = default;
+};
+
+// A run that goes on: its workers wait for its end, whether it asks them or not.
+struct ActiveRun {
+  RunId run;
+  std::string name;
 };
 
 // A run of which no more rounds will come.

@@ -104,6 +104,9 @@ Result<std::optional<Task>> WorkerClient::next_task() {
 Result<std::optional<WorkerClient::Event>> WorkerClient::next_event() {
   if (!fd_.valid()) return Error{Code::kFailedPrecondition, "not attached"};
   FLUVIAL_ASSIGN(Received received, read_message(fd_.get()));
+  while (received.message.has_run_active()) {  // whoever waits for a run by its name needs it
+    FLUVIAL_ASSIGN(received, read_message(fd_.get()));
+  }
   if (received.message.has_detach()) {
     detach_reason_ = printable(received.message.detach().reason());
     fd_.reset();

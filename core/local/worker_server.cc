@@ -66,7 +66,15 @@ class WorkerServer::Impl final : public SessionOwner, public std::enable_shared_
     for (const auto& [id, session] : sessions) session->tell(refused);
   }
 
+  void run_active(const ActiveRun& active) {
+    active_runs_[active.run] = active.name;
+    if (active_runs_.size() > kEndedRunsMax) active_runs_.erase(active_runs_.begin());
+    const std::map<WorkerId, std::shared_ptr<Session>> sessions = sessions_;  // one that cannot be told ends
+    for (const auto& [id, session] : sessions) session->tell(active);
+  }
+
   void run_ended(const EndedRun& ended) {
+    active_runs_.erase(ended.run);
     std::erase_if(ended_runs_, [&](const EndedRun& before) { return before.run == ended.run; });
     ended_runs_.push_back(ended);
     if (ended_runs_.size() > kEndedRunsMax) ended_runs_.erase(ended_runs_.begin());
@@ -86,6 +94,20 @@ class WorkerServer::Impl final : public SessionOwner, public std::enable_shared_
   }
 
  private:
+  // Processes of that name: one was started anew, and the one before is stuck, or forgotten. Of one process each of its
+  // threads may have a connection.
+  void replace_others(WorkerId worker, const WorkerInfo& info) {
+    const std::map<WorkerId, std::shared_ptr<Session>> sessions = sessions_;
+    for (const auto& [id, session] : sessions) {
+      const std::optional<WorkerInfo>& other = session->info();
+      if (id == worker || !other || !other->named || other->group || other->name != info.name) continue;
+      if (other->pid == info.pid && info.pid != 0) continue;
+      session->end(Error{Code::kAlreadyExists, fmt::format("another process ({}) has attached as worker {}; each "
+                                                           "process that trains needs a name of its own",
+                                                           info.pid, info.name)});
+    }
+  }
+
   void accept() {
     for (;;) {
       if (!listener_.is_open()) return;  // closed by a handler call meanwhile
@@ -157,7 +179,15 @@ class WorkerServer::Impl final : public SessionOwner, public std::enable_shared_
     return {};
   }
   std::vector<EndedRun> ended_runs() const override { return ended_runs_; }
-  void attached(WorkerId worker, const WorkerInfo& info) override { handler_->worker_attached(worker, info); }
+  std::vector<ActiveRun> active_runs() const override {
+    std::vector<ActiveRun> active;
+    for (const auto& [run, name] : active_runs_) active.push_back({run, name});
+    return active;
+  }
+  void attached(WorkerId worker, const WorkerInfo& info) override {
+    handler_->worker_attached(worker, info);
+    if (info.named && !info.group) replace_others(worker, info);  // it can take their task
+  }
   void ready(WorkerId worker, TaskReady ready) override { handler_->task_ready(worker, std::move(ready)); }
   void done(WorkerId worker, TaskResult result) override { handler_->task_done(worker, std::move(result)); }
   void failed(WorkerId worker, TaskId task, const Error& error) override { handler_->task_failed(worker, task, error); }
@@ -175,6 +205,7 @@ class WorkerServer::Impl final : public SessionOwner, public std::enable_shared_
   std::shared_ptr<WorkerHandler> handler_;  // none once closed
   std::map<WorkerId, std::shared_ptr<Session>> sessions_;
   std::vector<EndedRun> ended_runs_;  // the last ones
+  std::map<RunId, std::string> active_runs_;
   WorkerId next_id_{1};
 };
 
@@ -209,6 +240,10 @@ void WorkerServer::committed(WorkerId worker, CommittedModel model) {
 
 void WorkerServer::update_refused(RefusedUpdate refused) {
   asio::post(impl_->strand(), [impl = impl_, refused = std::move(refused)] { impl->update_refused(refused); });
+}
+
+void WorkerServer::run_active(ActiveRun active) {
+  asio::post(impl_->strand(), [impl = impl_, active = std::move(active)] { impl->run_active(active); });
 }
 
 void WorkerServer::run_ended(EndedRun ended) {

@@ -22,6 +22,8 @@ struct WorkerInfo {
   bool wants_models = false;
   bool takes_kept_models = false;
   bool hears_refusals = false;
+  std::vector<RunId> follows = {};  // as in WorkerOptions
+  bool named = false;               // likewise
 };
 
 // Called on the server's strand, one call at a time. After worker_attached() exactly one worker_detached(); every task
@@ -74,6 +76,8 @@ class WorkerServer {
   void assign(WorkerId worker, Task task);                // one task at a time for each worker
   void committed(WorkerId worker, CommittedModel model);  // tells the worker; does nothing when it is gone
   void update_refused(RefusedUpdate refused);             // every attached worker that wants to hear of it is told
+  // Every attached worker is told, and who attaches later as it does, until its end: of the newest kEndedRunsMax.
+  void run_active(ActiveRun active);
   // Every attached worker is told, and who attaches later as it does: of the last kEndedRunsMax runs, unless a task of
   // that run was assigned since.
   void run_ended(EndedRun ended);

@@ -105,6 +105,53 @@ TEST(Worker, IsToldOfRunsThatEndAndGoesOnToTheNext) {
   agent.recorder().wait([](const Seen& seen) { return seen.done.contains(TaskId(2)); });
 }
 
+// What a process that was killed left running may have its connection still.
+TEST(Worker, IsGoneWithItsProcessThoughAForkHoldsItsConnection) {
+  Agent agent;
+  int test[2];
+  ASSERT_EQ(::pipe(test), 0);
+  const pid_t process = ::fork();
+  if (process == 0) {
+    const Result<WorkerClient> client = WorkerClient::attach(agent.socket(), {.name = "gpu-0"});
+    if (::fork() == 0) {
+      ::close(test[1]);
+      char end = 0;
+      (void)!::read(test[0], &end, 1);
+      ::_exit(0);
+    }
+    for (;;) ::pause();
+  }
+  agent.server().assign(agent.worker("gpu-0"), train_task(1));
+  ::kill(process, SIGKILL);
+  agent.recorder().wait([](const Seen& seen) { return !seen.detached.empty(); });
+  EXPECT_EQ(agent.recorder().seen().failed.at(TaskId(1)).code, Code::kUnavailable);
+  EXPECT_EQ(agent.recorder().seen().detached.begin()->second, "its process " + std::to_string(process) + " has ended");
+  ::close(test[0]);
+  ::close(test[1]);
+  ::waitpid(process, nullptr, 0);
+}
+
+TEST(Worker, TakesThePlaceOfAnotherProcessByItsNameIfThatWasChosen) {
+  Agent agent;
+  const pid_t process = ::fork();
+  if (process == 0) {
+    Result<WorkerClient> client = WorkerClient::attach(agent.socket(), {.name = "gpu-0", .named = true});
+    const Result<std::optional<Task>> task = client.ok() ? client->next_task() : client.error();
+    ::_exit(task.ok() && !*task && client->detach_reason().starts_with("another process") ? 0 : 1);
+  }
+  agent.worker("gpu-0");
+  const auto own = [&] { return WorkerClient::attach(agent.socket(), {.name = "gpu-0", .named = true}).value(); };
+  const WorkerClient label = attach(agent, "gpu-0");
+  EXPECT_TRUE(agent.recorder().seen().detached.empty());
+  const WorkerClient first = own();
+  int status = 0;
+  ASSERT_EQ(::waitpid(process, &status, 0), process);
+  EXPECT_EQ(status, 0);
+  const WorkerClient beside = own();  // of this process, as a thread of it would
+  agent.recorder().wait([](const Seen& seen) { return seen.attached.size() == 4; });
+  EXPECT_EQ(agent.recorder().seen().detached.size(), 1U);
+}
+
 TEST(Worker, IsToldWhenItAttachesOfRunsThatHadEnded) {
   Agent agent;
   WorkerClient early = attach(agent, "early");

@@ -54,6 +54,7 @@ Result<std::vector<v1::Envelope>> answers(store::CoordinatorJournal& journal, co
     state.set_run(run.value());
     state.set_state(std::string(round::run_status_name(row->status)));
     state.set_reason(row->reason);
+    state.set_name(row->plan.name);
   }
   if (query.round() == 0 && (is_over || !row.ok())) return all;
   v1::OutcomeReply& reply = *all.emplace_back().mutable_outcome_reply();

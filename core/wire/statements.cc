@@ -183,6 +183,7 @@ std::string run_state_body(const v1::RunState& state, Epoch epoch, round::Histor
   statement.set_reason(state.reason());
   statement.set_epoch(epoch.value());
   statement.set_history(history.value());
+  statement.set_name(state.name());
   return bytes_of(statement);
 }
 
@@ -190,7 +191,8 @@ std::string run_state_body(const v1::RunState& state, Epoch epoch, round::Histor
 Status check_run_state(const std::string& body, const v1::RunState& state, round::HistoryId history) {
   const std::string what = "the state of run " + std::to_string(state.run());
   FLUVIAL_ASSIGN(const v1::RunStateStatement stated, parse<v1::RunStateStatement>(body, what, history));
-  return stated.run() == state.run() && stated.state() == state.state() ? Status{} : Status{not_said(what)};
+  const bool same = stated.run() == state.run() && stated.state() == state.state() && stated.name() == state.name();
+  return same ? Status{} : Status{not_said(what)};
 }
 
 std::string contribution_body(RunId run, RoundId round, const Digest& base, const round::Contribution& contribution) {

@@ -15,11 +15,21 @@ void RunEnds::begin(RunId run, RunEffects& out) {
   name_.clear();
 }
 
+// A parent may name as many as it likes: the newest count.
+RunEffects RunEnds::active(RunId run, const std::string& name) {
+  std::string& known = unended_[run];
+  if (known == name || name.empty()) return {};
+  known = name;
+  if (unended_.size() > kActiveRunsMax) unended_.erase(unended_.begin());
+  return {TellActive{run, name}};
+}
+
 RunEffects RunEnds::opened(RunId run, const std::string& name, RoundId round, const round::ModelRef& base) {
   RunEffects out;
   begin(run, out);
+  const RunEffects is_active = active(run, name);
+  out.insert(out.end(), is_active.begin(), is_active.end());
   name_ = name;
-  unended_[run] = name;
   round_ = round;
   // The commit of the round before may have been lost.
   if (round > RoundId(1)) note_commit(run, RoundId(round.value() - 1), base, out);
@@ -57,13 +67,13 @@ void RunEnds::tell_committed(RunEffects& out) const {
   }
 }
 
-RunEffects RunEnds::ended(RunId run, std::string_view state) {
+RunEffects RunEnds::ended(RunId run, std::string_view state, std::string_view name) {
   RunEffects out;
   const auto known = unended_.extract(run);
   if (known.empty()) return out;
   const bool at_hand = run == run_;
   const bool awaits = at_hand && committed_ && committed_->run == run;
-  endings_.push_back({{run, known.mapped(), std::string(state)}, at_hand, !awaits});
+  endings_.push_back({{run, name.empty() ? known.mapped() : std::string(name), std::string(state)}, at_hand, !awaits});
   if (awaits) out.push_back(AwaitLastModel{run, committed_->round});
   tell_due(out);
   return out;

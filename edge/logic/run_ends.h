@@ -11,7 +11,8 @@
 // - They are told of a run's end after its last model, unless that does not arrive or another run began.
 // - They are told of no end while their memory is read, nor while tasks of that run are out whose results will be read
 //   in place: a worker frees that memory when it hears of the end.
-// - Each end is told once, in the order in which they came due, and only for runs that the site took part in.
+// - They are told of a run that goes on, whether it asks this site or not, before its end. Of others they hear nothing.
+// - Each end is told once, in the order in which they came due.
 #pragma once
 
 #include <cstddef>
@@ -27,6 +28,8 @@
 
 namespace fluvial::edge {
 
+inline constexpr std::size_t kActiveRunsMax = 64;  // of which a site keeps track, the newest; the coordinator has one
+
 struct RunEnd {
   RunId run;
   std::string name;
@@ -41,7 +44,11 @@ struct TellCommitted {  // workers that have answered or answer later; holds unt
   round::ModelRef model;  // the one that is held
 };
 struct TellNoneCommitted {};  // the newest committed model is not here
-struct AwaitLastModel {       // until its workers had the model of this round; then last_model_over()
+struct TellActive {           // the run goes on, or has begun
+  RunId run;
+  std::string name;
+};
+struct AwaitLastModel {  // until its workers had the model of this round; then last_model_over()
   RunId run;
   RoundId round;
 };
@@ -49,7 +56,7 @@ struct TellEnded {
   RunEnd end;
   bool at_hand = false;  // it was the current run: what is kept of its workers' results can go
 };
-using RunEffect = std::variant<TellCommitted, TellNoneCommitted, AwaitLastModel, TellEnded>;
+using RunEffect = std::variant<TellCommitted, TellNoneCommitted, TellActive, AwaitLastModel, TellEnded>;
 using RunEffects = std::vector<RunEffect>;
 
 class RunEnds {
@@ -57,12 +64,14 @@ class RunEnds {
   // `reads_in_place`: results may be read in their workers' memory, on a GPU, after the agent was told of them.
   explicit RunEnds(bool reads_in_place) : reads_in_place_(reads_in_place) {}
 
-  // The site took part in it before its process was started anew, and does not know its name.
+  // The site took part in it before its process was started anew, or a worker waits for its end; its name is not known.
   void known(RunId run) { unended_.try_emplace(run); }
+  bool knows(RunId run) const { return unended_.contains(run); }
+  RunEffects active(RunId run, const std::string& name);  // it has not ended
   RunEffects opened(RunId run, const std::string& name, RoundId round, const round::ModelRef& base);
   RunEffects committed(RunId run, RoundId round, const round::ModelRef& model);
   RunEffects model_held(const round::ModelRef& model);
-  RunEffects ended(RunId run, std::string_view state);
+  RunEffects ended(RunId run, std::string_view state, std::string_view name = {});  // without: the name that is known
   RunEffects last_model_over(RunId run);  // its workers have had it, or it does not arrive
   RunEffects history_entered();           // another history: no model of the one before counts as committed
 
@@ -97,7 +106,7 @@ class RunEnds {
   RunId run_;
   RoundId round_;
   std::string name_;                      // of run_, once one of its rounds opened here
-  std::map<RunId, std::string> unended_;  // runs that the site took part in and whose end was not heard of, with names
+  std::map<RunId, std::string> unended_;  // runs whose end was not heard of, with names
   std::vector<Ending> endings_;           // heard, not told
   std::optional<Committed> committed_;    // the newest round that was
   std::optional<round::ModelRef> held_;

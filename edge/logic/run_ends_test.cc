@@ -29,8 +29,45 @@ const std::vector<RunId> kNobody;
 // A run whose first round opened here, on a site whose results may lie on GPUs.
 RunEnds opened() {
   RunEnds ends(true);
-  EXPECT_TRUE(ends.opened(kEndedRun, "test", RoundId(1), model(0)).empty());
+  const RunEffects effects = ends.opened(kEndedRun, "test", RoundId(1), model(0));
+  EXPECT_EQ(effects.size(), 1U);
+  EXPECT_NE(find<TellActive>(effects), nullptr);
   return ends;
+}
+
+// ---- runs that go on ----------------------------------------------------------------------------------------------
+
+TEST(RunEnds, TheEndOfARunThatAskedAnybodyElseIsTold) {
+  RunEnds ends(false);
+  const RunEffects active = ends.active(kEndedRun, "test");
+  ASSERT_NE(find<TellActive>(active), nullptr);
+  EXPECT_EQ(find<TellActive>(active)->run, kEndedRun);
+  EXPECT_EQ(find<TellActive>(active)->name, "test");
+  EXPECT_TRUE(ends.active(kEndedRun, "test").empty()) << "once";
+  ends.committed(kEndedRun, RoundId(1), model(1));
+  const RunEffects ended = ends.ended(kEndedRun, "done");
+  EXPECT_NE(find<AwaitLastModel>(ended), nullptr);
+  EXPECT_EQ(told(ends.last_model_over(kEndedRun)), std::vector{kEndedRun});
+  EXPECT_TRUE(ends.ended(kEndedRun, "done").empty());
+}
+
+TEST(RunEnds, AnEndThatAWorkerWaitsForHasItsNameFromTheAnswer) {
+  RunEnds ends(false);
+  EXPECT_TRUE(ends.ended(kEndedRun, "stopped", "test").empty()) << "nobody waits for it";
+  ends.known(kEndedRun);
+  EXPECT_TRUE(ends.knows(kEndedRun));
+  const RunEffects ended = ends.ended(kEndedRun, "stopped", "test");
+  ASSERT_NE(find<TellEnded>(ended), nullptr);
+  EXPECT_EQ(find<TellEnded>(ended)->end.name, "test");
+  EXPECT_FALSE(ends.knows(kEndedRun));
+}
+
+TEST(RunEnds, OfRunsWithoutEndTheNewestAreKept) {
+  RunEnds ends(false);
+  for (std::uint64_t i = 1; i <= kActiveRunsMax + 1; ++i) ends.active(RunId(i), "many");
+  EXPECT_FALSE(ends.knows(RunId(1)));
+  EXPECT_TRUE(ends.knows(RunId(2)));
+  EXPECT_TRUE(ends.knows(RunId(kActiveRunsMax + 1)));
 }
 
 // ---- committed models ---------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/format.h"
+#include "edge/logic/run_ends.h"
 
 namespace fluvial::edge {
 
@@ -83,12 +84,25 @@ Effects SiteMachine::ask_again() {
   return out;
 }
 
+void SiteMachine::run_active(RunId run) {
+  if (runs_.size() < kActiveRunsMax && runs_.insert(run).second) unheard_ = runs_;
+  unheard_.erase(run);
+}
+
+Effects SiteMachine::ask_run(RunId run) {
+  Effects out;
+  if (runs_.size() >= kActiveRunsMax || !runs_.insert(run).second) return out;
+  unheard_.insert(run);
+  out.push_back(AskRun{run});
+  return out;
+}
+
 Effects SiteMachine::run_over(RunId run) {
   Effects out;
-  if (!over_.insert(run).second) return out;
-  incomplete_.insert(run);
   runs_.erase(run);
   unheard_.erase(run);
+  if (!over_.insert(run).second) return out;
+  incomplete_.insert(run);
   if (pending_ && !resolving_ && pending_->run == run) out.push_back(Ask{*pending_});
   if (next_ && next_->run == run) next_.reset();
   if (work_ && work_->offer.run == run) {
@@ -255,6 +269,10 @@ Effects SiteMachine::model_ready(const round::ModelRef& model) {
 }
 
 bool SiteMachine::is_at(WorkId work, Stage stage) const { return work_ && work_->id == work && work_->stage == stage; }
+
+bool SiteMachine::is_given_up(WorkId work) const {
+  return !work_ || work_->id != work || work_->late || work_->lost || entering_ != Entering::kNo;
+}
 
 const Offer* SiteMachine::to_be_sent(WorkId work) const {
   return is_at(work, Stage::kEncoding) && entering_ == Entering::kNo ? goal(*work_) : nullptr;

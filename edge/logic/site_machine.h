@@ -197,6 +197,9 @@ class SiteMachine {
   // end, and trained from: else a site whose line is slow would begin anew with each window.
   void model_flows(const std::optional<round::ModelRef>& model) { flowing_ = model; }
   void run_goes_on(RunId run) { unheard_.erase(run); }
+  // It goes on, and whether it asks this site or not, its end is of use here. Nobody may have told the end of others.
+  void run_active(RunId run);
+  Effects ask_run(RunId run);  // whether it goes on: somebody here waits for its end
   // No round of the run opens any more: work under way goes into the residual. Does nothing when heard again.
   Effects run_over(RunId run);
   Effects resolved(const Pending& pending);
@@ -206,6 +209,8 @@ class SiteMachine {
   // With the store's present submission, and the rounds that the two histories share.
   Effects history_entered(std::optional<Pending> pending, const round::Common& common);
 
+  // Every round that this work may enter is over, or its history is.
+  bool is_given_up(WorkId work) const;
   // For whom the update of this work is being encoded; null when nobody waits for it any more.
   const Offer* to_be_sent(WorkId work) const;
 
@@ -284,7 +289,7 @@ class SiteMachine {
   std::optional<round::ModelRef> newest_;  // that a commit named; with windows it is fetched when it is needed
   std::map<RunId, RoundId> closed_;        // rounds up to here are over
   std::set<RunId> ends_with_round_;        // of these an update enters its own round alone, as an opening said
-  std::set<RunId> runs_;                   // that this site took part in and that, as far as it knows, go on
+  std::set<RunId> runs_;                   // that, as far as it knows, go on
   std::set<RunId> unheard_;                // of runs_, those of which nothing was heard on this session
   bool is_awaited_ = false;                // a parent has opened a round on this session
   std::set<RunId> over_;

@@ -65,5 +65,31 @@ TEST(SiteMachine, WhatIsEncodedAfterACutIsSentOnceTheRoundIsOpenedAgain) {
   EXPECT_EQ(find<Send>(effects)->first_chunk, 3u);
 }
 
+TEST(SiteMachine, WorkIsGivenUpWhenNoRoundTakesItAnyMore) {
+  SiteMachine site({});
+  EXPECT_TRUE(site.is_given_up(kFirst));
+  site.offered(offer(1));
+  site.model_ready(model(0));
+  EXPECT_FALSE(site.is_given_up(kFirst));
+  site.committed(RunId(1), RoundId(1), Verdict{.late = true}, model(1));
+  EXPECT_TRUE(site.is_given_up(kFirst));
+}
+
+TEST(SiteMachine, ARunThatGoesOnIsAskedForAfterAnOutageThoughItNeverAskedThisSite) {
+  SiteMachine site({});
+  site.run_active(RunId(3));
+  EXPECT_TRUE(site.ask_again().empty()) << "it was heard of on this session";
+  ASSERT_NE(find<AskRun>(site.connected()), nullptr);
+  site.run_active(RunId(3));
+  EXPECT_TRUE(site.ask_again().empty());
+  site.run_active(RunId(4));
+  ASSERT_NE(find<AskRun>(site.ask_again()), nullptr) << "whether the one before goes on beside it";
+  EXPECT_EQ(find<AskRun>(site.ask_again())->run, RunId(3));
+  site.run_over(RunId(3));
+  EXPECT_TRUE(site.ask_again().empty());
+  EXPECT_NE(find<AskRun>(site.ask_run(RunId(2))), nullptr) << "a worker waits for its end";
+  EXPECT_TRUE(site.ask_run(RunId(2)).empty());
+}
+
 }  // namespace
 }  // namespace fluvial::edge

@@ -72,10 +72,11 @@ class FakeParent final : public tree::HubOwner {
   void sign(Signing signing) {
     runtime_.on_strand([&] { signing_ = signing; });
   }
-  void tell_run_state(SiteId site, RunId run, const std::string& state) {
+  void tell_run_state(SiteId site, RunId run, const std::string& state, const std::string& name = "") {
     v1::Envelope message;
     message.mutable_run_state()->set_run(run.value());
     message.mutable_run_state()->set_state(state);
+    message.mutable_run_state()->set_name(name);
     runtime_.on_strand([&] { hub_.send(site, message); });
   }
   void open_round(SiteId site, std::uint64_t round, const HeldModel& base, AttemptId attempt = AttemptId(1)) {

@@ -33,6 +33,7 @@ Status LocalWorkers::open(Events events) {
   calls.committed = [this](local::WorkerId worker, local::CommittedModel model) {
     server_->committed(worker, std::move(model));
   };
+  calls.followed = std::move(events.followed);
   calls.workers_changed = std::move(events.workers_changed);
   calls.working_changed = std::move(events.working_changed);
   calls.started = std::move(events.started);

@@ -27,6 +27,7 @@ class LocalWorkers final : public Trainers {
   void none_committed() override { desk_.none_committed(); }
   bool owes(RunId run, RoundId round) const override { return desk_.owes(run, round); }
   void let_go() override { desk_.let_go(); }
+  void run_active(local::ActiveRun active) override { server_->run_active(std::move(active)); }
   void run_ended(local::EndedRun ended) override {
     desk_.run_ended(ended.run);
     server_->run_ended(std::move(ended));
@@ -34,6 +35,7 @@ class LocalWorkers final : public Trainers {
   void update_refused(local::RefusedUpdate refused) override { server_->update_refused(std::move(refused)); }
   WorkerOutcomes& outcomes() override { return desk_.outcomes(); }
   std::size_t workers() const override { return desk_.workers(); }
+  std::string holders() const override { return desk_.holders(); }
 
  private:
   local::WorkerServerOptions server_options(std::function<void()> unreadable) const;

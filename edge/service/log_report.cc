@@ -203,6 +203,10 @@ void LogReport::not_encoded(const Offer& offer, const Error& error) {
       .warn("update cannot be encoded; this round goes on without this site", {{"reason", error.to_string()}});
 }
 
+void LogReport::waits_for_room(const Offer& offer, const Error& error) {
+  log_of(offer.run, offer.round).warn("the round waits for room on the disk", {{"reason", error.message}});
+}
+
 void LogReport::folded(const Offer& offer, const store::Carried& carried, bool run_over) {
   count(Outcome::kLate);
   log_of(offer.run, offer.round).warn(late_text(run_over), {{"residual_norm", carried.residual.norm}});

@@ -58,6 +58,7 @@ class LogReport final : public SiteReport {
   void pass_encoded(const store::PendingInfo& info) override;
   void pass_scaled(const Offer& offer, float factor) override;
   void not_encoded(const Offer& offer, const Error& error) override;
+  void waits_for_room(const Offer& offer, const Error& error) override;
   void folded(const Offer& offer, const store::Carried& carried, bool run_over) override;
   void not_folded(const Offer& offer, const Error& error) override;
   void last_model_missing(RunId run, RoundId round) override;

@@ -2,6 +2,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <utility>
 
+#include "core/net/deadline.h"
 #include "core/transfer/outcome.h"
 #include "core/wire/mapping.h"
 #include "core/wire/record_mapping.h"
@@ -25,7 +26,11 @@ net::Awaitable<Status> EdgeService::from_parent(net::Frame frame) {
     case v1::Envelope::kModelAhead: co_return on_model_ahead(message.model_ahead());
     case v1::Envelope::kRoundOpen: co_return on_round_open(message.round_open());
     case v1::Envelope::kRoundCommit: co_return on_round_commit(message.round_commit());
-    case v1::Envelope::kRunState: co_return on_run_state(message.run_state());
+    case v1::Envelope::kRunState: {  // a parent may not have workers told more than they read
+      const Duration early = states_.take(site_.runtime.clock.now());
+      if (early > Duration(0)) co_await net::sleep_for(early);
+      co_return site_.stopping ? Status{} : on_run_state(message.run_state());
+    }
     case v1::Envelope::kReceipt: co_return on_receipt(message.receipt());
     case v1::Envelope::kOutcomeReply: co_return on_outcome_reply(message.outcome_reply());
     default: co_return Error{Code::kFailedPrecondition, "a message that no parent sends to a site"};
@@ -99,23 +104,29 @@ Status EdgeService::on_round_commit(const v1::RoundCommit& message) {
 
 Status EdgeService::on_run_state(const v1::RunState& message) {
   const RunId run(message.run());
-  const bool ends = transfer::ends_run(message.state());
-  if (ends) FLUVIAL_TRY(orders_.ended(message));
+  FLUVIAL_TRY(orders_.ended(message));
   if (!transfer::is_running(message.state())) models_.forget_ahead(run);
   site_.report.run_state(run, message.state(), message.reason());
-  if (ends) {
-    note_end(run, message.state());
-  } else {
-    machine_->run_goes_on(run);
+  if (transfer::ends_run(message.state())) {
+    note_end(run, message.state(), message.name());
+  } else if (!machine_->is_over(run)) {  // else an older word than that
+    machine_->run_active(run);
+    news_.carry_out(news_.ends().active(run, message.name()));
   }
   return {};
 }
 
 // Told by its last commit, by the parent, or in answer to a question; the first of them counts.
-void EdgeService::note_end(RunId run, std::string_view state) {
-  if (machine_->is_over(run)) return;
+void EdgeService::note_end(RunId run, std::string_view state, std::string_view name) {
   carry_out(machine_->run_over(run));
-  news_.carry_out(news_.ends().ended(run, state));
+  news_.carry_out(news_.ends().ended(run, state, name));
+}
+
+// By a worker that attaches: the run may have ended while this agent was away, and did not ask this site.
+void EdgeService::on_followed(RunId run) {
+  if (news_.ends().knows(run)) return;
+  news_.ends().known(run);
+  carry_out(machine_->ask_run(run));
 }
 
 Status EdgeService::on_receipt(const v1::Receipt& message) {

@@ -14,6 +14,11 @@
 #include "edge/service/mapped_model.h"
 
 namespace fluvial::edge {
+namespace {
+constexpr double kStatesPerSecond = 4;
+constexpr double kStatesAtOnce = 64;
+}  // namespace
+
 EdgeService::EdgeService(tree::Runtime& runtime, const config::EdgeSettings& settings, Parts parts)
     : settings_(settings),
       self_(std::move(parts.self)),
@@ -30,7 +35,8 @@ EdgeService::EdgeService(tree::Runtime& runtime, const config::EdgeSettings& set
             .request_stop = std::move(parts.request_stop),
             .is_over = [this](RunId run) { return machine_->is_over(run); },
             .stopped = net::AsyncSignal(runtime.strand),
-            .name = self_.name},
+            .name = self_.name,
+            .free_bytes = std::move(parts.free_bytes)},
       owner_(settings_.policy, runtime.clock, site_.report),
       uplink_(site_.runtime, *this, std::move(parts.uplink), std::move(parts.dial)),
       models_(site_.runtime, site_.tasks, model_owner()),
@@ -44,6 +50,7 @@ EdgeService::EdgeService(tree::Runtime& runtime, const config::EdgeSettings& set
       histories_(site_, history_events()),
       news_(site_, trainers_, models_, site_.gpus != nullptr, std::chrono::milliseconds(settings.model_deadline_ms),
             [this] { maker_.drop_early(); }),
+      states_(kStatesPerSecond, kStatesAtOnce, runtime.clock.now()),
       common_models_(parts.common_models),
       certificate_ends_(parts.certificate_ends),
       renewal_(parts.renewal),
@@ -83,7 +90,11 @@ Trainers::Events EdgeService::trainer_events() {
     site_.report.workers(count);
     reporter_.changed();
   };
-  events.working_changed = [this](bool working) { site_.report.working(working); };
+  events.followed = [this](RunId run) { on_followed(run); };
+  events.working_changed = [this](bool working) {
+    site_.report.working(working);
+    reporter_.changed();
+  };
   events.started = [this](RunId run) { news_.ends().tasks_out(run); };
   events.ready = [this](const TrainJob& job, std::vector<TrainedPart> parts, const round::ByteRanges& ready) {
     maker_.in_place(job, std::move(parts), ready);
@@ -97,7 +108,10 @@ UpdateMaker::Events EdgeService::maker_events() {
   events.reads = [this] { news_.ends().reads(); };
   events.read = [this] { news_.carry_out(news_.ends().read()); };
   events.fed = [this](WorkId work, std::shared_ptr<const Feed> feed) { on_fed(work, std::move(feed)); };
+  events.no_room = [this](const Offer& offer, const Error& why) { wait_for_room(offer, why); };
+  events.is_given_up = [this](WorkId work) { return machine_->is_given_up(work); };
   events.encoded = [this](WorkId work, store::PendingUpdate update) {
+    trouble_.reset();
     const Pending pending = pending_of(submission_.hold(std::move(update)));
     carry_out(machine_->encoded(work, pending));
   };
@@ -258,9 +272,14 @@ round::NodeReport EdgeService::own_report() const {
   } else if (report.doing == round::Doing::kFetching && fetching_) {
     report.total_bytes = models_.bytes_expected().value_or(fetching_->model.bytes);
     report.done_bytes = std::min(report.total_bytes, models_.bytes_here());
-  } else if (report.doing == round::Doing::kTraining && report.workers < settings_.workers) {
-    report.note = report.workers == 0 ? "no worker attached"
-                                      : fmt::format("{} of {} workers attached", report.workers, settings_.workers);
+  } else if (report.doing == round::Doing::kTraining) {
+    report.note = trainers_.holders();
+    if (report.workers == 0) {
+      report.note = "no worker attached";
+    } else if (report.workers < settings_.workers) {
+      report.note = fmt::format("{} of {} workers attached{}{}", report.workers, settings_.workers,
+                                report.note.empty() ? "" : ", ", report.note);
+    }
   }
   if (report.note.empty() && trouble_) report.note = trouble_->message;
   return report;
@@ -326,15 +345,48 @@ void EdgeService::on_model(HeldModel model) {
 }
 
 void EdgeService::apply(const Train& effect) {
+  FLUVIAL_CHECK(held_ && held_->ref == effect.offer.base, "to train from a model that is not here");
+  if (!site_.free_bytes) return train(effect, *held_);
+  site_.spawn("train", train_with_room(effect, *held_));
+}
+
+void EdgeService::wait_for_room(const Offer& offer, const Error& why) {
+  trouble_ = Error{why.code, "waits for room on its disk: " + why.message};
+  site_.report.waits_for_room(offer, why);
+  reporter_.changed();
+}
+
+// What it trains must be written: its own values at least, into spare files or new ones.
+net::Awaitable<void> EdgeService::train_with_room(Train effect, HeldModel base) {
+  const std::uint64_t wanted = kRoomMarginBytes + base.schema.value_count() * sizeof(float);
+  for (bool is_told = false;; is_told = true) {
+    const std::uint64_t free = co_await site_.ask_free_bytes();
+    if (site_.stopping) co_return;
+    const Error full{
+        Code::kResourceExhausted,
+        fmt::format("{} bytes are free in {}, and an update needs {}: free some; nothing is trained before", free,
+                    settings_.data_dir, wanted)};
+    if (machine_->is_given_up(effect.work)) {
+      if (is_told) news_.not_used(effect.offer.run, effect.offer.round, full.message);
+      carry_out(machine_->train_failed(effect.work, full));
+      co_return;
+    }
+    if (free >= wanted) break;
+    if (!is_told) wait_for_room(effect.offer, full);
+    if (!co_await site_.pause_for_room()) co_return;
+  }
+  train(effect, std::move(base));
+}
+
+void EdgeService::train(const Train& effect, HeldModel base) {
   const Offer& offer = effect.offer;
-  FLUVIAL_CHECK(held_ && held_->ref == offer.base, "to train from a model that is not here");
   if (const std::optional<Error> forbidden = owner_.objection(offer)) {  // since it was offered, its hours have ended
     return carry_out(machine_->train_failed(effect.work, *forbidden));
   }
   trouble_.reset();
   site_.span_begun(offer.run, offer.round, round::SpanKind::kTrain);
   site_.report.training(offer);
-  trainers_.train({offer.run, offer.round, offer.plan, *held_, offer.weight_max},
+  trainers_.train({offer.run, offer.round, offer.plan, std::move(base), offer.weight_max},
                   [this, effect, begun = site_.runtime.clock.now()](Result<Trained> trained) {
                     on_trained(effect, begun, std::move(trained));
                   });

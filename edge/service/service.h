@@ -9,6 +9,7 @@
 #include "core/config/settings.h"
 #include "core/identity/certificate.h"
 #include "core/local/model_memory.h"
+#include "core/net/pace.h"
 #include "core/net/task_group.h"
 #include "core/tree/model_receiver.h"
 #include "core/tree/orders.h"
@@ -47,9 +48,10 @@ class EdgeService : public tree::UplinkOwner {
     std::function<void(bool)> set_ready;
     std::function<void()> request_stop;
     std::optional<WallTime> certificate_ends = {};
-    tree::Renewal* renewal = nullptr;              // outlives it; null: the certificate is not renewed
-    std::optional<identity::PrivateKey> key = {};  // that signs what the site contributes; none: it signs nothing
-    CommonModels* common_models = nullptr;         // outlives it; null: no other site shares this process
+    tree::Renewal* renewal = nullptr;                // outlives it; null: the certificate is not renewed
+    std::optional<identity::PrivateKey> key = {};    // that signs what the site contributes; none: it signs nothing
+    CommonModels* common_models = nullptr;           // outlives it; null: no other site shares this process
+    std::function<std::uint64_t()> free_bytes = {};  // of the store's disk; blocking, thread safe
   };
   EdgeService(tree::Runtime& runtime, const config::EdgeSettings& settings, Parts parts);
   ~EdgeService() override;
@@ -78,7 +80,8 @@ class EdgeService : public tree::UplinkOwner {
   Status on_run_state(const v1::RunState& message);
   Status on_receipt(const v1::Receipt& message);
   Status on_outcome_reply(const v1::OutcomeReply& message);
-  void note_end(RunId run, std::string_view state);
+  void note_end(RunId run, std::string_view state, std::string_view name = {});
+  void on_followed(RunId run);
 
   void carry_out(Effects effects);
   void on_fed(WorkId work, std::shared_ptr<const Feed> feed);
@@ -111,6 +114,9 @@ class EdgeService : public tree::UplinkOwner {
   CommonModels::Which common(const round::ModelRef& model, NodeId parent) const {
     return {histories_.current(), model, parent};
   }
+  net::Awaitable<void> train_with_room(Train effect, HeldModel base);
+  void train(const Train& effect, HeldModel base);
+  void wait_for_room(const Offer& offer, const Error& why);
   void on_trained(const Train& effect, TimePoint begun, Result<Trained> trained);
   round::NodeReport own_report() const;
   net::Awaitable<void> complete_run(RunId run);
@@ -147,6 +153,7 @@ class EdgeService : public tree::UplinkOwner {
   };
   std::optional<Early> early_;  // what is sent, while there is a parent, before it is durable
   InOrder<Effect> effects_;
+  net::Pace states_;  // of runs, that the parent tells
   std::optional<HeldModel> held_;
   struct Fetching {
     round::ModelRef model;

@@ -1,5 +1,8 @@
 #include "edge/service/site.h"
 
+#include <filesystem>
+#include <limits>
+#include <system_error>
 #include <utility>
 
 #include "core/identity/authority.h"
@@ -27,6 +30,21 @@ tree::UplinkOptions uplink_options(const config::EdgeSettings& settings, const t
   options.process = identity::random_u64();
   options.jitter_seed = (static_cast<std::uint64_t>(node.value()) << 32) ^ incarnation.value();
   return options;
+}
+
+// On the disk of the site's store, with its spare files: the next update is written into them. What cannot be asked is
+// no reason to wait.
+std::uint64_t free_bytes(const std::string& state) {
+  std::error_code failed;
+  const std::filesystem::space_info space = std::filesystem::space(state, failed);
+  if (failed) return std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t bytes = space.available;
+  for (auto spare = std::filesystem::directory_iterator(store::join_path(state, "spare"), failed);
+       !failed && spare != std::filesystem::directory_iterator(); spare.increment(failed)) {
+    const std::uintmax_t size = spare->file_size(failed);
+    if (!failed) bytes += size;
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -96,7 +114,8 @@ Status Site::start(Member member, Host host) {
           .certificate_ends = renewal_->ends(),
           .renewal = renewal_.get(),
           .key = member.credentials.key,
-          .common_models = host.models});
+          .common_models = host.models,
+          .free_bytes = [state = store::join_path(settings_.data_dir, "state")] { return free_bytes(state); }});
   renewal_->tell(
       [this, renewed = std::move(host.renewed)](const std::string& chain_pem, WallTime ends) {
         service_->certificate_renewed(chain_pem, ends);

@@ -1,5 +1,7 @@
 #include "edge/service/site_context.h"
 
+#include <chrono>
+#include <limits>
 #include <utility>
 
 #include "core/net/deadline.h"
@@ -22,6 +24,19 @@ net::Awaitable<bool> SiteContext::pause(net::Backoff& backoff) {
   const Status slept = co_await net::with_deadline(stopped.wait(), backoff.next());
   (void)slept.ok();  // the wait is over, or `stopping` is set
   co_return !stopping;
+}
+
+net::Awaitable<bool> SiteContext::pause_for_room() {
+  constexpr std::chrono::milliseconds kMoment{500};
+  const Status slept = co_await net::with_deadline(stopped.wait(), kMoment);
+  (void)slept.ok();
+  co_return !stopping;
+}
+
+net::Awaitable<std::uint64_t> SiteContext::ask_free_bytes() {
+  const Result<std::uint64_t> free =
+      co_await runtime.pool.run([this]() -> Result<std::uint64_t> { return free_bytes(); });
+  co_return free.ok() ? *free : std::numeric_limits<std::uint64_t>::max();  // the process ends
 }
 
 bool SiteContext::store_failed() { return ends_by(store->fault(), "the site's store"); }

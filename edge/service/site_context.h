@@ -20,12 +20,18 @@
 
 namespace fluvial::edge {
 
+// Of the disk, beside the files of an update: for the journal's pages.
+inline constexpr std::uint64_t kRoomMarginBytes = 1 << 20;
+
 struct SiteContext {
   // An exception in it ends the site: the machine would wait for ever for what the task was to do.
   void spawn(std::string what, net::Awaitable<void> task);
   void stop();
   // Until `backoff` has something tried again. False: the site is stopping.
   net::Awaitable<bool> pause(net::Backoff& backoff);
+  // The same for room on its disk: a moment, for somebody may have made some.
+  net::Awaitable<bool> pause_for_room();
+  net::Awaitable<std::uint64_t> ask_free_bytes();  // by `free_bytes`, on the pool
   // Only a process that starts anew knows what is on the disk, and has a GPU answer again: this one ends, and says why.
   bool store_failed();
   bool gpu_failed();
@@ -53,6 +59,8 @@ struct SiteContext {
   DigestKind digest_kind = DigestKind::kStream;  // of what is encoded: the last parent takes it
   bool stopping = false;
   std::optional<Error> failure = {};  // why the process ends of itself
+  // Of the store's disk, with the spare files that are written again. Blocking, thread safe. None: nobody knows.
+  std::function<std::uint64_t()> free_bytes = {};
 
  private:
   bool ends_by(const std::optional<Error>& fault, std::string_view what);

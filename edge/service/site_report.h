@@ -44,6 +44,7 @@ class SiteReport {
   virtual void encoding(const Offer&) {}  // the store is about to be asked; then encoded() or not_encoded()
   virtual void encoded(const store::PendingInfo&, double /*seconds*/) {}
   virtual void not_encoded(const Offer&, const Error&) {}
+  virtual void waits_for_room(const Offer&, const Error&) {}  // before it trains, or with what was trained
   // Of a round with several passes: a later one of its submission; then pass_encoded() or not_encoded().
   virtual void encoding_pass(const Offer&) {}
   virtual void pass_encoded(const store::PendingInfo&) {}

@@ -175,7 +175,9 @@ net::Awaitable<void> Submission::write(Pending pending, Outcome outcome) {
     }
     site_.report.not_written(pending, outcome, carried.error());
     if (site_.stopping || site_.store_failed()) co_return;
-    if (!co_await site_.pause(backoff)) co_return;
+    const bool is_full = carried.error().code == Code::kResourceExhausted;
+    const bool goes_on = is_full ? co_await site_.pause_for_room() : co_await site_.pause(backoff);
+    if (!goes_on) co_return;
   }
   if (site_.stopping) co_return;
   pending_.reset();

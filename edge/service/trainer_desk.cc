@@ -65,6 +65,9 @@ void TrainerDesk::worker_attached(local::WorkerId worker, const local::WorkerInf
   log.info("worker attached",
            {{"worker", info.name}, {"kind", local::task_kind_name(info.kind)}, {"worker_pid", info.pid}});
   workers_[worker] = Worker{.info = info};
+  for (const RunId run : info.follows) {
+    if (calls_.followed) calls_.followed(run);
+  }
   if (info.kind != local::TaskKind::kTrain) return;
   CrewMember joined{.name = info.name};
   if (info.group) joined = {info.name, info.group->name, info.group->rank, info.group->ranks};
@@ -110,6 +113,22 @@ void TrainerDesk::hold(local::WorkerId worker, const std::shared_ptr<const local
 
 void TrainerDesk::let_go() {
   for (auto& [id, worker] : workers_) worker.device.reset();
+}
+
+std::string TrainerDesk::holders() const {
+  constexpr std::size_t kNamed = 3;
+  std::vector<std::string> named;
+  std::size_t more = 0;
+  for (const auto& [id, worker] : workers_) {
+    if (!worker.task) continue;
+    if (named.size() == kNamed) {
+      ++more;
+    } else {
+      named.push_back(fmt::format("{} (process {})", worker.info.name, worker.info.pid));
+    }
+  }
+  if (named.empty()) return "";
+  return fmt::format("at worker {}{}", fmt::join(named, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
 // ---- committed models ------------------------------------------------------------------------------------------

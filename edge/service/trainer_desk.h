@@ -33,6 +33,7 @@ class TrainerDesk final : public local::WorkerHandler {
     std::function<void(local::WorkerId, local::Task)> assign;
     std::function<void(local::WorkerId, local::CommittedModel)> committed;
     // As Trainers::Events has them.
+    std::function<void(RunId)> followed;
     std::function<void(std::size_t)> workers_changed;
     std::function<void(bool)> working_changed;
     std::function<void(RunId)> started;
@@ -52,6 +53,7 @@ class TrainerDesk final : public local::WorkerHandler {
   void run_ended(RunId run);  // its job, if it waits for workers, is over: kCancelled. Who works goes on
   void stop();                // no more calls of `done`
   std::size_t workers() const { return crew_.processes(); }
+  std::string holders() const;
 
   // As Trainers has them.
   void committed(local::CommittedModel model);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "core/local/task.h"
@@ -27,6 +28,7 @@ class Trainers {
   using Done = std::function<void(Result<Trained>)>;
   struct Events {
     std::function<void(std::size_t)> workers_changed;
+    std::function<void(RunId)> followed;        // who attaches waits for its end since before
     std::function<void(bool)> working_changed;  // whether any of them has a task that it has not answered
     std::function<void(RunId)> started;         // tasks of the job at hand are out
     // All workers of the job at hand have these bytes of their results in place; more may follow.
@@ -46,13 +48,15 @@ class Trainers {
   virtual void committed(local::CommittedModel model) = 0;
   virtual void none_committed() = 0;
   virtual bool owes(RunId run,
-                    RoundId round) const = 0;         // somebody waits for the model of that round, or of one before
-  virtual void let_go() = 0;                          // of results that are kept open from task to task
-  virtual void run_ended(local::EndedRun ended) = 0;  // a job of it that waits for workers ends
+                    RoundId round) const = 0;  // somebody waits for the model of that round, or of one before
+  virtual void let_go() = 0;                   // of results that are kept open from task to task
+  virtual void run_active(local::ActiveRun active) = 0;
+  virtual void run_ended(local::EndedRun ended) = 0;              // a job of it that waits for workers ends
   virtual void update_refused(local::RefusedUpdate refused) = 0;  // what was trained counts nowhere
 
   virtual WorkerOutcomes& outcomes() = 0;  // what workers are told of their last results
   virtual std::size_t workers() const = 0;
+  virtual std::string holders() const = 0;  // who has a task, for people; empty: nobody
 };
 
 }  // namespace fluvial::edge

@@ -136,6 +136,20 @@ void UpdateMaker::note_spans(const Offer& offer, TimePoint begun, const Made& ma
   site_.spans.add(offer.run, offer.round, {round::SpanKind::kPersist, {}, made.written, durable});
 }
 
+// Nothing is trained twice for want of room: what the workers gave stays in their memory until there is some. False:
+// room is not what is missing, or nobody waits for the update any more.
+net::Awaitable<bool> UpdateMaker::room_comes(const Encode& effect, const Error& why) {
+  if (why.code != Code::kResourceExhausted || !site_.free_bytes || site_.stopping) co_return false;
+  const std::uint64_t full = co_await site_.ask_free_bytes();
+  if (full >= kRoomMarginBytes + 3 * effect.offer.base.bytes) co_return false;
+  events_.no_room(effect.offer, why);
+  while (co_await site_.pause_for_room()) {
+    if (events_.is_given_up(effect.work)) co_return false;
+    if (co_await site_.ask_free_bytes() > full) co_return true;
+  }
+  co_return false;
+}
+
 void UpdateMaker::encode(const Encode& effect, SharedBytes codec_state) {
   site_.spawn("encode", run(effect, take_trained(effect.offer), std::move(codec_state)));
 }
@@ -147,6 +161,10 @@ net::Awaitable<void> UpdateMaker::run(Encode effect, Trained trained, SharedByte
   Made made;
   site_.report.encoding(offer);
   Result<store::PendingUpdate> update = co_await make(effect, trained, codec_state.bytes, early.get(), &made);
+  while (!update.ok() && !site_.store->fault() && co_await room_comes(effect, update.error())) {
+    early.reset();  // it is used up
+    update = co_await make(effect, trained, codec_state.bytes, nullptr, &made);
+  }
   site_.report.unspent(offer.run, made.unspent);
   results_are_read(std::move(early), std::move(trained.parts));
   // What is durable is found at the next start.

@@ -26,6 +26,8 @@ class UpdateMaker {
     // Some chunks more are encoded, or all of them and it is being made durable; then encoded() or encode_failed().
     // Another feed than before: encoding has begun anew.
     std::function<void(WorkId, std::shared_ptr<const Feed>)> fed;
+    std::function<void(const Offer&, const Error&)> no_room;  // on the disk: what was trained is kept, and tried again
+    std::function<bool(WorkId)> is_given_up;                  // nobody waits for it any more
     std::function<void(WorkId, store::PendingUpdate)> encoded;
     std::function<void(const Offer&, const Error&)> not_used;  // what was trained for it is dropped, for this reason
     std::function<void(WorkId, const Error&)> encode_failed;
@@ -59,6 +61,7 @@ class UpdateMaker {
   Result<std::vector<store::Unspent>> begin_run(const Offer& offer, const Trained& trained);
   net::Awaitable<Result<store::PendingUpdate>> make(const Encode& effect, const Trained& trained, ByteSpan codec_state,
                                                     PartialMean* early, Made* made);
+  net::Awaitable<bool> room_comes(const Encode& effect, const Error& why);
   void results_are_read(std::shared_ptr<PartialMean> early, std::vector<TrainedPart> parts);
   void report(const Offer& offer, const Made& made);
   void note_spans(const Offer& offer, TimePoint begun, const Made& made);

@@ -46,6 +46,8 @@ void WorkerNews::apply(const TellNoneCommitted&) {
   model_here_.notify_all();
 }
 
+void WorkerNews::apply(const TellActive& effect) { trainers_.run_active({effect.run, effect.name}); }
+
 void WorkerNews::apply(const AwaitLastModel& effect) {
   if (!trainers_.owes(effect.run, effect.round)) return carry_out(ends_.last_model_over(effect.run));
   site_.spawn("last model", await_last_model(effect.run, effect.round));

@@ -38,6 +38,7 @@ class WorkerNews {
  private:
   void apply(const TellCommitted& effect);
   void apply(const TellNoneCommitted& effect);
+  void apply(const TellActive& effect);
   void apply(const AwaitLastModel& effect);
   void apply(const TellEnded& effect);
   net::Awaitable<void> await_last_model(RunId run, RoundId last);

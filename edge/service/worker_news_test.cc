@@ -20,12 +20,14 @@ class ToldTrainers final : public Trainers {
   void none_committed() override {}
   bool owes(RunId, RoundId) const override { return owes_; }
   void let_go() override { told_.put("let go"); }
+  void run_active(local::ActiveRun active) override { told_.put(active.name + " goes on"); }
   void run_ended(local::EndedRun ended) override { told_.put(ended.name + " is " + ended.state); }
   void update_refused(local::RefusedUpdate refused) override {
     told_.put("round " + std::to_string(refused.round.value()) + " is refused: " + refused.reason);
   }
   WorkerOutcomes& outcomes() override { return outcomes_; }
   std::size_t workers() const override { return 1; }
+  std::string holders() const override { return ""; }
 
   std::string next() { return told_.take(); }
   bool heard_nothing() { return told_.empty(); }

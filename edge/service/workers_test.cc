@@ -201,6 +201,44 @@ TEST_F(WorkersTest, WhoAttachesAfterTheEndIsToldOfIt) {
   EXPECT_EQ(client.ended()[0].state, "stopped");
 }
 
+TEST_F(WorkersTest, WhereARunAsksNobodyItsEndIsToldAllTheSame) {
+  start(1);
+  WorkerClient client = attach({.name = "gpu-0"});
+  parent_.tell_run_state(kSite, RunId(9), "running", "few");
+  parent_.tell_run_state(kSite, RunId(9), "done", "few");
+  const EndedRun ended = next<EndedRun>(client);
+  EXPECT_EQ(ended.run, RunId(9));
+  EXPECT_EQ(ended.name, "few");
+  EXPECT_EQ(ended.state, "done");
+  parent_.tell_run_state(kSite, RunId(8), "done", "others");  // of which nothing was heard: nobody waits for it
+  parent_.tell_run_state(kSite, RunId(10), "paused", "next");
+  parent_.tell_run_state(kSite, RunId(10), "stopped", "next");
+  EXPECT_EQ(next<EndedRun>(client).run, RunId(10));
+}
+
+TEST_F(WorkersTest, TheParentIsAskedForTheEndThatAWorkerWaitsForSinceBefore) {
+  start(1);
+  WorkerClient client = attach({.name = "gpu-0", .follows = {RunId(9)}});
+  const v1::OutcomeQuery query = parent_.queries.take();
+  EXPECT_EQ(query.run(), 9U);
+  EXPECT_EQ(query.round(), 0U);
+  parent_.tell_run_state(kSite, RunId(9), "stopped", "few");
+  EXPECT_EQ(next<EndedRun>(client).run, RunId(9));
+}
+
+TEST_F(WorkersTest, AfterAnOutageTheParentIsAskedForTheEndOfARunThatAskedNobody) {
+  start(1);
+  WorkerClient client = attach({.name = "gpu-0"});
+  parent_.joined.take();
+  parent_.tell_run_state(kSite, RunId(9), "running", "few");
+  wait_logged("run status");
+  parent_.cut(kSite);
+  parent_.joined.take();
+  EXPECT_EQ(parent_.queries.take().run(), 9U);
+  parent_.tell_run_state(kSite, RunId(9), "done", "few");
+  EXPECT_EQ(next<EndedRun>(client).run, RunId(9));
+}
+
 TEST_F(WorkersTest, NobodyTrainsForARunThatEndedBeforeAWorkerCame) {
   start(1);
   parent_.open_round(kSite, 1, plain_model(0));

@@ -358,6 +358,7 @@ class Town {
     state.set_run(run_of(input).value());
     state.set_state(kStates[input.below(std::size(kStates))]);
     state.set_reason(input.text());
+    state.set_name(state.run() % 2 == 0 ? "digits" : "");
     const Forgery forgery = forgery_of(input);
     const std::string body = wire::run_state_body(state, Epoch(1), kHistory);
     *state.mutable_order() = forgery == Forgery::kNone ? signed_by(kRoot, wire::kRunStateKind, body)

@@ -172,10 +172,12 @@ class Worker final : public edge::Trainers {
   void none_committed() override {}
   bool owes(RunId, RoundId) const override { return false; }
   void let_go() override {}
+  void run_active(local::ActiveRun) override {}
   void run_ended(local::EndedRun) override {}
   void update_refused(local::RefusedUpdate) override {}
   edge::WorkerOutcomes& outcomes() override { return outcomes_; }
   std::size_t workers() const override { return 1; }
+  std::string holders() const override { return ""; }
 
  private:
   static Result<edge::Trained> result(edge::TrainJob job) {

@@ -303,11 +303,13 @@ void run_state(Input& input) {
   v1::RunState state;
   state.set_run(1 + input.byte());
   state.set_state(kStates[input.below(4)]);
+  state.set_name("digits");
   Signing signing(input);
   *state.mutable_order() =
       *signing.sign(input, wire::kRunStateKind, wire::run_state_body(state, Epoch(1), signing.history));
   const bool changed = input.flag();
-  if (changed) state.set_run(state.run() + 1);
+  if (changed && state.run() % 2 == 0) state.set_name("letters");
+  if (changed && state.run() % 2 == 1) state.set_run(state.run() + 1);
   expect(orders().ended(state), signing.is_right() && !signing.damaged && !changed,
          "the end of a run that the coordinator has not said, or not one that it has");
 }

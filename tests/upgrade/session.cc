@@ -326,6 +326,7 @@ void close_round(Session& session) {
   session.parent(wire::to_envelope(commit_of_round()));
   Envelope state;
   state.mutable_run_state()->set_run(kRun.value());
+  state.mutable_run_state()->set_name("digits");
   state.mutable_run_state()->set_state("paused");
   state.mutable_run_state()->set_reason("no quorum");
   session.parent(state);
@@ -451,6 +452,7 @@ void signed_round(Session& session) {
 
   Envelope state;
   state.mutable_run_state()->set_run(kRun.value());
+  state.mutable_run_state()->set_name("digits");
   state.mutable_run_state()->set_state("stopped");
   state.mutable_run_state()->set_reason("by a person");
   *state.mutable_run_state()->mutable_order() =

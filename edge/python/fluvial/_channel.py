@@ -31,7 +31,7 @@ _FORKED = (
 
 class Channel:
     """An attached worker's connection. `node` is the agent's name, `devices` are the UUIDs of GPUs whose memory it takes,
-    `ended` the runs (RunEnded) that had ended before.
+    `ended` the runs (RunEnded) that had ended before, `active` those (RunActive) that went on.
 
     It is closed once send() or receive() have found the agent gone (AgentUnavailable).
     """
@@ -41,6 +41,8 @@ class Channel:
         self.node = ""
         self.devices: FrozenSet[bytes] = frozenset()
         self.ended: Tuple[Any, ...] = ()
+        self.active: Tuple[Any, ...] = ()
+        self.replaced = ""  # why: another worker has attached by this one's name
         self.closed_because = _CLOSED
         self.is_of_parent = False
         _open.add(self)
@@ -89,7 +91,7 @@ class Channel:
             if answer.attached.code != 0:
                 raise AgentRefused(f"the agent at {path} refused: {answer.attached.message}")
             channel.node, channel.devices = answer.attached.node, frozenset(answer.attached.devices)
-            channel.ended = tuple(answer.attached.ended)
+            channel.ended, channel.active = tuple(answer.attached.ended), tuple(answer.attached.active)
             return channel
         except BaseException:
             connection.close()
@@ -140,6 +142,8 @@ class Channel:
                 message.ParseFromString(self._receive_rest(length))
             except Exception as error:  # protobuf's DecodeError, whichever implementation is in use
                 raise ProtocolError("the agent sent bytes that are no message") from error
+            if message.detach.replaced:
+                self.replaced = message.detach.reason
             return message, descriptor
         except BaseException:
             _close(descriptor)

@@ -43,6 +43,7 @@ class Crew:
         try:
             for index, socket in sockets.items():
                 attached = site.connect(socket)
+                attached._ends.begin(run)  # its loops come and go with what there is to do
                 self._sites[attached.fileno()] = index, attached
         except BaseException:
             self._close()

@@ -126,8 +126,14 @@ class _Evaluator:
         self.not_finite: Set[Tuple[str, str]] = set()  # runs and metrics that a warning was about
 
     def __enter__(self) -> "_Evaluator":
-        self.channel = Channel.attach(self._path, self._attach, patience_s=self._patience_s)
+        if self._run is not None:
+            self._ends.begin(self._run)
+        self._open_channel(self._patience_s)
         return self
+
+    def _open_channel(self, patience_s: float) -> None:
+        self.channel = Channel.attach(self._path, self._attach, patience_s=patience_s)
+        self._ends.attached(self.channel.active)
 
     def __exit__(self, *_: object) -> None:
         self.channel.close("the evaluator ends")
@@ -140,7 +146,7 @@ class _Evaluator:
             except AgentUnavailable as gone:
                 if self._reconnect_s <= 0:
                     raise
-                self.channel = Channel.attach(self._path, self._attach, patience_s=self._reconnect_s)
+                self._open_channel(self._reconnect_s)
                 warnings.warn(f"{gone}: this evaluator has attached to it again", RuntimeWarning, stacklevel=3)
 
     def _next(self, timeout_s: Optional[float]) -> Optional["Evaluation"]:
@@ -169,6 +175,8 @@ class _Evaluator:
                 if run is None:
                     return None
                 raise AgentUnavailable(f"the coordinator ended ({message.detach.reason}), and run {run} is not over")
+            if body == "run_active":
+                self._ends.active(message.run_active)
             if body == "run_ended" and run is not None and self._ends.is_of(message.run_ended, run):
                 return None
 

@@ -45,8 +45,8 @@ def connect(
 
     socket: the agent's worker socket; by default ``FLUVIAL_WORKER_SOCKET``, or where an agent listens that was installed as
     the documentation says (the package's, a user's own, a container's).
-    name: what the agent's logs call this worker, and by which it knows a worker that comes back. By default one of this
-    connection's own.
+    name: what the agent's logs and the status call this worker, and by which it knows a worker that comes back: one of that name
+    in another process, which is stuck or was forgotten, ends with AgentRefused. By default one of this connection's own.
     group, rank, ranks: this process is one rank of a sharded trainer. The ranks of a group are one worker to the agent:
     each is given every task, and hands over its share (Round.submit_shard). At most 64.
     device: hand results that are on a GPU over where they are, when the agent uses that GPU; otherwise, and where that
@@ -67,6 +67,7 @@ def connect(
     attach = _messages.LocalMessage().attach
     attach.protocol = _messages.PROTOCOL
     attach.worker = name or (_own_name() if group is None else f"{group}-{rank}")
+    attach.named = name is not None and group is None
     attach.wants_models = True
     if group is not None:
         attach.group, attach.rank, attach.ranks = group, rank, ranks
@@ -123,7 +124,13 @@ class Site(contextlib.AbstractContextManager):
             _sites.add(self)
 
     def _open_channel(self, patience_s: float = 0.0) -> None:
+        before: Optional[Channel] = getattr(self, "_channel", None)
+        if before is not None and before.replaced:
+            raise AgentRefused(f"this worker does not come back: {before.replaced}")
+        del self._attach.follows[:]
+        self._attach.follows.extend(self._ends.followed())
         self._channel = Channel.attach(self._path, self._attach, patience_s=patience_s)
+        self._ends.attached(self._channel.active)
         self.detach_reason: Optional[str] = None  # why the agent ended the connection, once it did
         self._inbox: Deque[Tuple[Any, Any]] = collections.deque()  # read, and nobody's yet
         self._commit: Optional[Tuple[int, int, SharedModel]] = None  # run, round and model: the newest
@@ -161,10 +168,12 @@ class Site(contextlib.AbstractContextManager):
         reconnect_s: when the agent goes away while this waits, how long to try to attach to it again.
 
         AgentUnavailable: the agent went away, and the named run is not over. The next rounds() attaches again. When the run
-        has ended meanwhile, and this worker was in it, it ends as ever.
+        has ended meanwhile, it ends as ever.
 
-        When a run of that name is over that this worker was not in, it waits for another of that name; the lines that say
-        what it waits for, and the TimeoutError, say that, too.
+        The run whose end ends it is the one of that name that goes on when the loop begins, or that begins later, whether
+        this site is drawn for its rounds or not. A run that was over before the loop began, and that this worker was not
+        in, is the past: it waits for another of that name; the lines that say what it waits for, and the TimeoutError, say
+        that, too.
 
         RuntimeWarning: what the site's workers gave in a round counts nowhere, and why; `round.previous` has it, too.
         TooManySamples: because their `samples` are more together than the site's token allows.
@@ -180,7 +189,7 @@ class Site(contextlib.AbstractContextManager):
     def _rounds(
         self, run: Optional[str], timeout_s: Optional[float], reconnect_s: float
     ) -> Generator[Round, None, None]:
-        with self._attached(reconnect_s):
+        with self._attached(reconnect_s), self._following(run):
             self.works_for = run, None
             while True:
                 try:
@@ -226,7 +235,7 @@ class Site(contextlib.AbstractContextManager):
         others.
         """
         _messages.check_run(run)
-        with self._attached():
+        with self._attached(), self._following(run):
             self.works_for = run, None
             round = self._current = self._next_round(run, timeout_s)
             if round is None:
@@ -263,6 +272,21 @@ class Site(contextlib.AbstractContextManager):
                 current._let_go()
             self._lock.release()
 
+    @contextlib.contextmanager
+    def _following(self, run: Optional[str]) -> Iterator[None]:
+        """A loop over the run of that name: of what ended before, it waits for nothing."""
+        with contextlib.suppress(AgentUnavailable):  # whoever asks for a round hears of it
+            while self.detach_reason is None and self._channel.has_message():
+                self._receive(None)
+        if run is None:
+            yield
+            return
+        self._ends.begin(run)
+        try:
+            yield
+        finally:
+            self._ends.end(run)
+
     def _overlapped_round(self, timeout_s: Optional[float]) -> Optional[Round]:
         """The round that goes on from the current one, if it was submitted so. Lets that go."""
         current, self._current = self._current, None
@@ -298,7 +322,7 @@ class Site(contextlib.AbstractContextManager):
                     return given
                 given.fail(f"this worker trains {run}")
                 waiting.another_run(given.run, run)
-            elif body == "detach" or (run is not None and self._ends.is_of(message.run_ended, run)):
+            elif body == "detach" or (run is not None and self._ends.is_followed(message.run_ended, run)):
                 if peek:
                     self._inbox.appendleft((message, None))
                 elif body == "run_ended":
@@ -310,11 +334,16 @@ class Site(contextlib.AbstractContextManager):
                             f"the agent ended ({message.detach.reason}), and run {run} is not over; connect again when it is back"
                         )
                 return None
+            elif run is not None and self._ends.is_of(message.run_ended, run):
+                waiting.ended_before(run, message.run_ended.run, message.run_ended.state)
 
     def _receive(self, timeout_s: Optional[float], waiting: Optional[Waiting] = None) -> None:
         """Reads one message and puts it where it belongs."""
         message, descriptor = (waiting.receive if waiting else Channel.receive)(self._channel, timeout_s)
         body = message.WhichOneof("body")
+        if body == "detach" and message.detach.replaced:
+            self._channel.close()
+            raise AgentRefused(f"this worker ends: {message.detach.reason}")
         if body == "detach" and self._results.unheard:
             self._device = False
             self._channel.close()
@@ -332,9 +361,12 @@ class Site(contextlib.AbstractContextManager):
             self._inbox.append((message, model))
             if body == "run_ended":
                 self._ended[message.run_ended.run] = message.run_ended.state
+                self._ends.ended(message.run_ended.run)
                 self._results.forget(message.run_ended.run)
             elif body == "detach":
                 self.detach_reason = message.detach.reason
+        elif body == "run_active":
+            self._ends.active(message.run_active)
         elif body == "update_refused":
             self._refused(message.update_refused)
         else:

@@ -93,9 +93,14 @@ class FakeAgent:
         about.model_bytes = self.schema.nbytes
         self._send(message, self._bytes(model))
 
-    def run_ended(self, state="done", name="run"):
+    def run_active(self, name="run", run=1):
         message = _messages.LocalMessage()
-        message.run_ended.run, message.run_ended.run_name, message.run_ended.state = 1, name, state
+        message.run_active.run, message.run_active.run_name = run, name
+        self._send(message)
+
+    def run_ended(self, state="done", name="run", run=1):
+        message = _messages.LocalMessage()
+        message.run_ended.run, message.run_ended.run_name, message.run_ended.state = run, name, state
         self._send(message)
 
     def refused(self, round, reason, run=1, weight_max=0):

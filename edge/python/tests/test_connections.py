@@ -9,6 +9,7 @@ import pytest
 
 import fluvial
 from fake_agent import FakeAgent
+from fluvial import _messages
 
 MODEL = {"w": np.zeros(2, np.float32)}
 
@@ -61,6 +62,19 @@ def test_a_fork_keeps_no_connection_and_uses_none(agent):
         agent.site._channel._socket.close()  # as if it was killed
         agent._connection.settimeout(30)
         assert agent._connection.recv(1) == b""
+
+
+def test_who_is_replaced_does_not_come_back(agent):
+    rounds = agent.site.rounds("run", reconnect_s=60)
+    agent.task(1, MODEL)
+    next(rounds).submit(MODEL, samples=1)
+    message = _messages.LocalMessage()
+    message.detach.reason, message.detach.replaced = "another process has attached as worker gpu-0", True
+    agent._send(message)
+    with pytest.raises(fluvial.AgentRefused, match="another process has attached as worker gpu-0"):
+        next(rounds)
+    with pytest.raises(fluvial.AgentRefused, match="does not come back"):
+        next(agent.site.rounds("run"))
 
 
 def test_rounds_go_to_the_connection_that_is_used():
