@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -109,24 +110,26 @@ TEST(Worker, IsToldOfRunsThatEndAndGoesOnToTheNext) {
 TEST(Worker, IsGoneWithItsProcessThoughAForkHoldsItsConnection) {
   Agent agent;
   int test[2];
-  ASSERT_EQ(::pipe(test), 0);
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, test), 0);
+  char word = 0;
   const pid_t process = ::fork();
   if (process == 0) {
     const Result<WorkerClient> client = WorkerClient::attach(agent.socket(), {.name = "gpu-0"});
     if (::fork() == 0) {
       ::close(test[1]);
-      char end = 0;
-      (void)!::read(test[0], &end, 1);
+      (void)!::write(test[0], "f", 1);
+      (void)!::read(test[0], &word, 1);  // until the test ends
       ::_exit(0);
     }
     for (;;) ::pause();
   }
+  ::close(test[0]);
+  ASSERT_EQ(::read(test[1], &word, 1), 1) << "it has forked";
   agent.server().assign(agent.worker("gpu-0"), train_task(1));
   ::kill(process, SIGKILL);
   agent.recorder().wait([](const Seen& seen) { return !seen.detached.empty(); });
   EXPECT_EQ(agent.recorder().seen().failed.at(TaskId(1)).code, Code::kUnavailable);
   EXPECT_EQ(agent.recorder().seen().detached.begin()->second, "its process " + std::to_string(process) + " has ended");
-  ::close(test[0]);
   ::close(test[1]);
   ::waitpid(process, nullptr, 0);
 }
