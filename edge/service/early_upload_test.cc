@@ -194,30 +194,6 @@ TEST_F(EarlyUploadTest, ChunksTravelWhileTheyAreMadeDurableAndTheTrailerAfterwar
   wait_logged("update counted");
 }
 
-TEST_F(EarlyUploadTest, AnUploadThatOutlastsRoundsIsSentOnce) {
-  parent_.take_late(3);
-  send_all_but_the_trailer();
-  wire::Commit without = commit_of(1, nullptr);
-  without.late.clear();
-  for (std::uint64_t round = 2; round <= 3; ++round) {  // nothing has an outcome: it is not durable yet
-    parent_.commit(kSite, without);
-    parent_.open_round(kSite, round, model(round - 1));
-    while (opened() < static_cast<std::ptrdiff_t>(round)) std::this_thread::yield();
-    without = commit_of(round, nullptr);
-    without.late.clear();
-  }
-  held_.latch.let_go({});
-  const transfer::StagedArrival arrival = parent_.arrivals.take();
-  EXPECT_EQ(arrival.round, RoundId(1)) << "it was announced for that, and not begun anew";
-  parent_.commit(kSite, without);
-  parent_.answer(kSite, parent_.queries.take(), v1::OutcomeReply::OUTCOME_PENDING);
-  parent_.open_round(kSite, 4, model(3));  // before its receipt
-  parent_.answer(kSite, parent_.queries.take(), v1::OutcomeReply::OUTCOME_PENDING);
-  parent_.commit(kSite, commit_of(4, &arrival));
-  wait_logged("update counted");
-  EXPECT_EQ(parent_.payload_bytes_in(), kChunkBytes + kTrailerBytes) << "each byte came once";
-}
-
 TEST_F(EarlyUploadTest, WhatCouldNotBeMadeDurableIsNotCounted) {
   send_all_but_the_trailer();
   held_.latch.let_go(Error{Code::kResourceExhausted, "the disk is full"});

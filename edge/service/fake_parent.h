@@ -54,11 +54,6 @@ class FakeParent final : public tree::HubOwner {
   void set_plan(const std::function<void(round::Plan&)>& change) {
     runtime_.on_strand([&] { change(opening_.plan); });
   }
-  // Updates of earlier rounds may enter the rounds that it opens from here on.
-  void take_late(std::uint32_t staleness_max) {
-    runtime_.on_strand(
-        [&] { opening_.late = round::Lateness{staleness_max, round::staleness_factors(staleness_max, 0.5), {}}; });
-  }
   void set_weight_max(SiteId site, std::uint64_t weight_max) {
     runtime_.on_strand([&] { opening_.participants = {{site, Epoch(5), weight_max}}; });
   }
