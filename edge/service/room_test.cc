@@ -67,7 +67,7 @@ TEST_F(RoomTest, NobodyTrainsBeforeThereIsRoomForAnUpdate) {
 }
 
 TEST_F(RoomTest, WhatWasTrainedIsKeptUntilThereIsRoomForIt) {
-  serve([this] { fill(0); });
+  serve([this] { fill(256 << 10); });
   parent_.open_round(kSite, 1, model(0, kRoomValues));
   wait_logged("the round waits for room on the disk");
   make_room();

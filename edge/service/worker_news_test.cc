@@ -77,6 +77,7 @@ class WorkerNewsTest : public testing::Test {
       news_.carry_out(news_.ends().committed(kNewsRun, RoundId(1), model(1).ref));
       news_.carry_out(news_.ends().ended(kNewsRun, "done"));
     });
+    EXPECT_EQ(trainers_.next(), "test goes on");
   }
 
   TestRuntime runtime_;

@@ -229,7 +229,6 @@ TEST_F(WorkersTest, TheParentIsAskedForTheEndThatAWorkerWaitsForSinceBefore) {
 TEST_F(WorkersTest, AfterAnOutageTheParentIsAskedForTheEndOfARunThatAskedNobody) {
   start(1);
   WorkerClient client = attach({.name = "gpu-0"});
-  parent_.joined.take();
   parent_.tell_run_state(kSite, RunId(9), "running", "few");
   wait_logged("run status");
   parent_.cut(kSite);

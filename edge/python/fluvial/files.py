@@ -53,7 +53,7 @@ def save_model(path: str, model: Any, metadata: Optional[Mapping[str, str]] = No
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     if len(text) > _HEADER_BYTES_MAX:
-        raise ModelMismatch(_too_long(f"{len(arrays)} tensors", len(text)))
+        raise ModelMismatch(_too_long(f"{len(tensors)} tensors", len(text)))
     temporary = f"{path}.tmp"
     with made_anew(temporary) as out:
         out.write(struct.pack("<Q", len(text)) + text)

@@ -222,7 +222,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         names = [name for kind, name in self.connection.getpeercert()["subjectAltName"] if kind == "URI"]
         if self.path == "/v1/models/1/2":
-            return self.answer(json.dumps({"path": "/on/another/machine", "sha256": ""}).encode())
+            return self.answer(json.dumps({"path": "/on/another/machine", "round": 2, "sha256": ""}).encode())
         return self.answer(json.dumps({"sites_connected": 3, "caller": names[0]}).encode())
 
     def do_POST(self):
