@@ -90,11 +90,9 @@ void SiteMachine::run_active(RunId run) {
 }
 
 Effects SiteMachine::ask_run(RunId run) {
-  Effects out;
-  if (runs_.size() >= kActiveRunsMax || !runs_.insert(run).second) return out;
+  if (runs_.size() >= kActiveRunsMax || !runs_.insert(run).second) return {};
   unheard_.insert(run);
-  out.push_back(AskRun{run});
-  return out;
+  return {AskRun{run}};
 }
 
 Effects SiteMachine::run_over(RunId run) {

@@ -204,7 +204,8 @@ void LogReport::not_encoded(const Offer& offer, const Error& error) {
 }
 
 void LogReport::waits_for_room(const Offer& offer, const Error& error) {
-  log_of(offer.run, offer.round).warn("the round waits for room on the disk", {{"reason", error.message}});
+  log_of(offer.run, offer.round)
+      .warn("the round waits for room on the disk; it goes on once there is some", {{"reason", error.message}});
 }
 
 void LogReport::folded(const Offer& offer, const store::Carried& carried, bool run_over) {

@@ -29,6 +29,7 @@ class RoomTest : public SiteTest {
     const identity::Credentials own = pki_.credentials(Role::kSite, kSite, "hospital-a");
     ASSERT_TRUE(identity::save_credentials(own, disk_ + "/identity").ok());
     start_site([this](config::EdgeSettings& settings) { settings.data_dir = disk_; });
+    parent_.joined.take();
   }
   void fill(std::uint64_t left) {
     std::ofstream file(disk_ + "/fill", std::ios::binary);
@@ -67,7 +68,7 @@ TEST_F(RoomTest, NobodyTrainsBeforeThereIsRoomForAnUpdate) {
 }
 
 TEST_F(RoomTest, WhatWasTrainedIsKeptUntilThereIsRoomForIt) {
-  serve([this] { fill(256 << 10); });
+  serve([this] { fill(0); });
   parent_.open_round(kSite, 1, model(0, kRoomValues));
   wait_logged("the round waits for room on the disk");
   make_room();
