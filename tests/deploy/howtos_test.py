@@ -149,7 +149,8 @@ class HowTos(Walk):
         assert set(given) == {"token", "id", "name", "expires_at"} and given["name"] == "hospital-b", given
         run = page.take('{"plan": {...}').replace("{...}", json.dumps(ask("/v1/runs/1")["plan"]))
         run = json.loads(run.replace("/absolute/path", str(machine.home / "initial")))
-        assert ask("/v1/runs", f"--json '{json.dumps(run)}'") == {"run": 2, "notes": []}
+        begun = ask("/v1/runs", f"--json '{json.dumps(run)}'")
+        assert begun["run"] == 2 and begun["notes"] == [], begun
         until(60, "an open round", lambda: ask("/v1/status")["run"]["open"])
         for begins, path, way in SHOWN:
             real = ask(path)

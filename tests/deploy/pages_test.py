@@ -186,6 +186,7 @@ class Day(Walk):
         self.machine.type(label)
         assert labelled() == [["candidate"]] and "candidate" in self.machine.type(f"{listing} --run 3")
         self.machine.type(export)
+        self.machine.type("fluvial model export --run 3 --round 17 r17.safetensors")
         assert (self.machine.home / "candidate.safetensors").read_bytes() == (self.machine.home / "r17.safetensors").read_bytes()
         self.machine.type(unlabel)
         assert labelled() == []

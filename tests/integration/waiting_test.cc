@@ -13,7 +13,6 @@ namespace {
 using cli::json::value;
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::Not;
 
 class WaitingTest : public FederationTest {
  protected:
@@ -184,39 +183,6 @@ TEST_F(WaitingTest, TheStatusScreenSaysWhenNothingIsWrong) {
   EXPECT_THAT(fluvial({"nodes", "list"}).output, HasSubstr("away since "));
   EXPECT_TRUE(cli::parse_json(fluvial({"status", "--json"}).output, "status").ok());
   EXPECT_THAT(fluvial({"rounds", "show", "open"}).output, HasSubstr("no round of run 1 is open"));
-}
-
-// Below an aggregator and beside one: a site without a worker, and one whose worker hangs.
-TEST_F(WaitingTest, WhoIsKnownNotToComeIsAskedAndNotWaitedFor) {
-  start(4, 1);
-  add_worker(1);
-  add_worker(2);
-  RoundGate& hangs = hold_from(1);
-  add_worker(3, gated(hangs, 3));
-  round::Plan wanted = plan(1'000'000);
-  wanted.quorum = 2;
-  wanted.participants_min = 4;
-  wanted.adaptive_deadlines = false;
-  wanted.soft_deadline = std::chrono::milliseconds(700);
-  const std::uint64_t run = start_run(wanted, 1'000);
-  wait_committed(run, 20);
-  const std::string log = log_of("coordinator");
-  EXPECT_THAT(log, HasSubstr("a site is asked and not waited for"));
-  EXPECT_THAT(log, Not(HasSubstr("a site is waited for again")));
-  const std::string nodes = fluvial({"nodes", "list"}).output;
-  EXPECT_THAT(nodes, AllOf(HasSubstr("no worker"), HasSubstr("silent")));
-  const std::string status = fluvial({"status"}).output;
-  EXPECT_THAT(status, AllOf(HasSubstr("site-4 has no worker attached"), HasSubstr("site-3 is connected and silent")));
-  EXPECT_THAT(nodes + status, Not(HasSubstr("straggler"))) << "neither is slow";
-  EXPECT_THAT(status, Not(HasSubstr("site-4 takes ")));
-  hangs.open();
-  wait_log("coordinator", "a site is waited for again");
-  add_worker(4);
-  const cli::json::value counted = wait_event(run, [](const cli::json::value& event) {
-    return cli::text_member(event, "event") == "committed" && names(event, "contributors", "site-3") &&
-           names(event, "contributors", "site-4");
-  });
-  EXPECT_TRUE(counted.is_object());
 }
 
 }  // namespace

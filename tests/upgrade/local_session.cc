@@ -91,10 +91,14 @@ std::vector<LocalFrame> local_session_of_this_version() {
                                        .group = local::Group{"shards", 1, 2},
                                        .wants_models = true,
                                        .takes_kept_models = true,
-                                       .hears_refusals = true}));
+                                       .hears_refusals = true,
+                                       .follows = {RunId(2)},
+                                       .named = true}));
   add("worker", local::attach_message({.name = "evaluator", .kind = local::TaskKind::kEvaluate}));
   add("agent", local::refused_message({Code::kResourceExhausted, "64 workers are attached"}));
-  add("agent", local::attached_message("hospital-a", {device()}, {{RunId(2), "letters", "stopped"}}));
+  add("agent",
+      local::attached_message("hospital-a", {device()}, {{RunId(2), "letters", "stopped"}}, {{RunId(3), "digits"}}));
+  add("agent", local::run_active_message({RunId(4), "words"}));
   add("agent", task());
   local::TaskReady ready;
   ready.id = local::TaskId(7);
@@ -114,7 +118,7 @@ std::vector<LocalFrame> local_session_of_this_version() {
   add("agent", local::update_refused_message({RunId(3), RoundId(8), "tensor 'w', value 2 is nan after training"}));
   add("agent", local::update_refused_message({RunId(3), RoundId(8), "samples: a worker has 41", 40}));
   add("agent", local::run_ended_message({RunId(3), "digits", "done"}));
-  add("agent", local::detach_message("draining"));
+  add("agent", local::detach_message("another process has attached by this name", true));
   return frames;
 }
 

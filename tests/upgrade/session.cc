@@ -197,6 +197,8 @@ void open_round(Session& session) {
   *begin.mutable_model_begin()->mutable_schema() = wire::to_proto(
       round::Schema::make({{"w", round::DType::kF32, {2, 2}}, {"steps", round::DType::kI64, {1}}}).value());
   begin.mutable_model_begin()->set_offset(8);
+  begin.mutable_model_begin()->set_first_tensor(1);
+  begin.mutable_model_begin()->set_more_tensors(true);
   *begin.mutable_model_begin()->mutable_form() = form_of_model();
   session.parent(begin);
   Envelope chunk;

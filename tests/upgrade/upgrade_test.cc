@@ -185,6 +185,7 @@ TEST_P(EachVersion, FieldsOfANewerVersionAreSkipped) {
 }
 
 TEST_P(EachVersion, AnAgentAndItsWorkersSayWhatTheySaid) {
+  if (GetParam() == "0.2") GTEST_SKIP() << "its local protocol is 1, and this version's is 2";
   const auto frames = local_from_text(text("local.txt"));
   ASSERT_TRUE(frames.ok()) << frames.error().to_string();
   EXPECT_GT(frames->size(), 8U);

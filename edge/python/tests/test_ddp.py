@@ -267,15 +267,23 @@ def test_a_parameter_that_only_other_sites_used_gets_their_mean(tmp_path, alone)
     assert model["nobodys"].weight.grad is None
 
 
+def refuse_answer(agent, round, reason):
+    while agent.receive()[0].WhichOneof("body") != "task_done":
+        pass
+    agent.refused(round, reason)
+
+
 def test_gradients_that_count_nowhere_end_the_pass_with_the_reason(tmp_path, alone):
     model = torch.nn.Linear(2, 1)
     with FakeAgent(tmp_path / "a", fluvial.zeros_like(model)) as agent:
         agent.task(1, {"weight": np.zeros(2), "bias": np.zeros(1)})
-        agent.refused(1, "tensor 'bias', value 0 is inf after training")
+        answered = threading.Thread(target=refuse_answer, args=(agent, 1, "tensor 'bias', value 0 is inf after training"))
+        answered.start()
         ddp = torch.nn.parallel.DistributedDataParallel(model)
         ddp.register_comm_hook(None, fluvial.torch.ddp_hook(agent.site, "run", model))
         with pytest.warns(RuntimeWarning, match="counts nowhere"):
             said = failure(lambda: (ddp(torch.ones(3, 2)).sum() * 1e39).backward())
+        answered.join()
         assert "UpdateRefused" in said and "value 0 is inf" in said and "scaler=" in said
         agent.task(1, {"weight": np.zeros(2), "bias": np.zeros(1)})  # its next attempt
         agent.committed(1, {"weight": np.ones(2), "bias": np.ones(1)})
