@@ -227,7 +227,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.answer(self.MODEL[asked["from"] : asked["from"] + 50], "application/octet-stream")
+        self.answer(self.MODEL[asked["from"] : asked["from"] + (256 << 10)], "application/octet-stream")
 
     def log_message(self, *_):
         pass
