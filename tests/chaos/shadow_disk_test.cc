@@ -71,6 +71,7 @@ TEST_F(ShadowDiskTest, WhatAKilledProcessLeftIsNotDurableUntilTheNextOneSyncsIt)
   write("f", "newer", false);
   reopen();
   ASSERT_TRUE(disk_->open(folder_ + "/f", OpenMode::kReadWrite).value()->sync().ok());
+  ASSERT_TRUE(disk_->sync_folder(folder_).ok());  // it was made anew under that name
   cut(Unsynced::kLost);
   EXPECT_EQ(read("f"), "newer");
 }

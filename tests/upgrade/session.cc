@@ -193,13 +193,11 @@ void open_round(Session& session) {
   request.mutable_model_request()->set_form_offset(8);
   session.child(request);
   Envelope begin;
-  *begin.mutable_model_begin()->mutable_model() = wire::to_proto(base());
-  *begin.mutable_model_begin()->mutable_schema() = wire::to_proto(
+  v1::ModelBegin& model = *begin.mutable_model_begin();
+  *model.mutable_model() = wire::to_proto(base());
+  *model.mutable_schema() = wire::to_proto(
       round::Schema::make({{"w", round::DType::kF32, {2, 2}}, {"steps", round::DType::kI64, {1}}}).value());
-  begin.mutable_model_begin()->set_offset(8);
-  begin.mutable_model_begin()->set_first_tensor(1);
-  begin.mutable_model_begin()->set_more_tensors(true);
-  *begin.mutable_model_begin()->mutable_form() = form_of_model();
+  model.set_offset(8), model.set_first_tensor(1), model.set_more_tensors(true), *model.mutable_form() = form_of_model();
   session.parent(begin);
   Envelope chunk;
   chunk.mutable_model_chunk()->set_run(kRun.value());
